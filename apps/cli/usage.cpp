@@ -24,6 +24,27 @@ Chosen chosen_in(const CLI::App& program) {
   return chosen;
 }
 
+/// What help shows of an option's value: "N=30", "sgd|adam=sgd".
+std::string value_of(const CLI::Option& option) {
+  auto kind = option.get_type_name();
+  const auto checks = kind.find(':');
+  if (const auto choices = kind.find('{', checks); checks != std::string::npos && choices != std::string::npos) {
+    kind = kind.substr(choices + 1, kind.rfind('}') - choices - 1);
+    std::replace(kind.begin(), kind.end(), ',', '|');
+  } else if (checks != std::string::npos) {
+    kind.resize(checks);
+  }
+  if (kind == "INT" || kind == "UINT")
+    kind = "N";
+  else if (kind == "FLOAT")
+    kind = "F";
+  if (!option.get_default_str().empty())
+    kind += "=" + option.get_default_str();
+  if (option.get_required())
+    kind += " (required)";
+  return kind;
+}
+
 /// Explains arguments that name no subcommand of `parser`; `extras` are the arguments that no parser took.
 std::string explain_missing(const CLI::App& parser, const std::vector<std::string>& extras) {
   std::vector<std::string> names;
@@ -73,6 +94,15 @@ std::string one_line(std::string_view text) {
       result += ' ';
   result.erase(result.find_last_not_of(' ') + 1);
   return result;
+}
+
+void put_under(const std::string& heading, CLI::App& parser, std::size_t first) {
+  const auto options = parser.get_options();
+  for (std::size_t i = first; i < options.size(); ++i) {
+    options[i]->group(heading);
+    if (options[i]->get_type_size() != 0)
+      options[i]->option_text(value_of(*options[i]));
+  }
 }
 
 std::string chosen_name(const CLI::App& program) {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,10 @@ namespace gpuactors::cli {
 
 /// Puts a text on one line: texts of user code and of the parser may have several. Pure.
 [[nodiscard]] std::string one_line(std::string_view text);
+
+/// Puts the options of `parser` from the `first` on under a heading of its help, each with its kind of value and its
+/// default. The bounds that the parser checks are said where they are not kept.
+void put_under(const std::string& heading, CLI::App& parser, std::size_t first);
 
 /// The program, or its innermost subcommand that the arguments name, as a user types it: "gpuactors certs issue".
 [[nodiscard]] std::string chosen_name(const CLI::App& program);

@@ -38,6 +38,15 @@ Result<std::int64_t> parse_integer(const std::string& what, const std::string& t
   return value;
 }
 
+Result<int> parse_times(const std::string& what, const std::optional<std::string>& text) {
+  if (text == "always")
+    return -1;
+  if (const auto times = parse_integer(what, text.value_or("0"), 0, std::numeric_limits<std::int32_t>::max()))
+    return static_cast<int>(*times);
+  return fail(Errc::invalid_argument,
+              fmt::format("{} is \"{}\": a whole number from 0 on is expected, or always", what, *text));
+}
+
 Result<Duration> parse_seconds(const std::string& what, const std::string& text) {
   GPUACTORS_LET(seconds, parse_number(what, text));
   if (!(seconds > 0 && seconds <= most_seconds))

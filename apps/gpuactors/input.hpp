@@ -8,6 +8,7 @@
 #include <iosfwd>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ Result<double> parse_number(const std::string& what, const std::string& text);
 /// @returns `invalid_argument`, naming `what` and the range.
 Result<std::int64_t> parse_integer(const std::string& what, const std::string& text, std::int64_t least,
                                    std::int64_t most);
+
+/// Reads a number of times, or "always", which is -1; 0 if left out.
+/// @returns `invalid_argument`, naming `what` and what is allowed.
+Result<int> parse_times(const std::string& what, const std::optional<std::string>& text);
 
 /// Reads a number of seconds above 0, up to a year.
 /// @returns `invalid_argument`, naming `what` and the range.

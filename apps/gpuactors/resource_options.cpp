@@ -4,6 +4,8 @@
 
 #include <gpuactors/base/units.hpp>
 
+#include <fmt/format.h>
+
 #include <limits>
 #include <utility>
 
@@ -22,6 +24,15 @@ void ResourceOptions::add_to(CLI::App& parser) {
       ->type_name("NAME=N")
       ->allow_extra_args(false);
   parser.add_option("--priority", priority_, "Higher is served first. Default: 0")->type_name("P");
+  parser
+      .add_option("--queue-timeout", queue_timeout_,
+                  "How long it may wait for its place, an actor for its first; a restart waits as long as it takes. "
+                  "Default: no limit")
+      ->type_name("SECONDS");
+  parser
+      .add_option("--isolation", isolation_,
+                  "thread: in the worker process of its device; process: one of its own, which sees only its devices")
+      ->type_name("thread|process");
   parser
       .add_option("--env", environment_,
                   "Variable in the environment of its process, which is one of its own then; may be repeated")
@@ -68,6 +79,14 @@ Result<Options> ResourceOptions::read() const {
     GPUACTORS_LET(priority, parse_integer("--priority", *priority_, Limits::min(), Limits::max()));
     options.priority = static_cast<int>(priority);
   }
+  if (queue_timeout_) {
+    GPUACTORS_LET(timeout, parse_seconds("--queue-timeout", *queue_timeout_));
+    options.queue_timeout = timeout;
+  }
+  if (isolation_ != "thread" && isolation_ != "process")
+    return fail(Errc::invalid_argument,
+                fmt::format("--isolation is \"{}\": thread or process is expected", isolation_));
+  options.isolation = isolation_ == "process" ? Isolation::process : Isolation::thread;
   GPUACTORS_LET(environment, parse_pairs("--env", environment_));
   options.environment = std::move(environment);
   options.wait_for_nodes = wait_for_nodes_;

@@ -11,7 +11,7 @@
 
 namespace gpuactors::cli {
 
-/// Options for amounts, kind of device, place, priority and environment.
+/// Options for amounts, kind of device, place, priority, wait, isolation and environment.
 class ResourceOptions {
 public:
   /// Adds the options to a subcommand. The object must outlive the parsing.
@@ -32,6 +32,8 @@ private:
   std::vector<std::string> labels_;
   std::vector<std::string> resources_;
   std::optional<std::string> priority_;
+  std::optional<std::string> queue_timeout_;
+  std::string isolation_ = "thread";
   std::vector<std::string> environment_;
   bool wait_for_nodes_ = false;
 };

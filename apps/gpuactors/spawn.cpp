@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <iostream>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -35,28 +34,10 @@ struct SpawnArguments {
   std::optional<std::string> restart_window;
   std::optional<std::string> spawn_timeout;
   std::optional<std::string> stuck_after;
-  std::optional<std::string> queue_timeout;
   std::optional<std::string> max_task_retries;
-  std::string isolation = "thread";
   bool get_if_exists = false;
   bool json = false;
 };
-
-/// Reads a number of times; 0 if left out.
-Result<int> read_times(const std::string& what, const std::optional<std::string>& text) {
-  GPUACTORS_LET(times, parse_integer(what, text.value_or("0"), 0, std::numeric_limits<std::int32_t>::max()));
-  return static_cast<int>(times);
-}
-
-/// Reads a number of times, or -1 for "always"; 0 if left out.
-Result<int> read_times_or_always(const std::string& what, const std::optional<std::string>& text) {
-  if (text == "always")
-    return -1;
-  if (auto times = read_times(what, text))
-    return times;
-  return fail(Errc::invalid_argument,
-              fmt::format("{} is \"{}\": a whole number from 0 on is expected, or always", what, *text));
-}
 
 Result<std::optional<Duration>> read_duration(const std::string& what, const std::optional<std::string>& text) {
   if (!text)
@@ -71,7 +52,7 @@ Result<Options> spawn_options(const SpawnArguments& arguments) {
     return fail(Errc::invalid_argument, "--name is empty: the actor is found by it later");
   options.name = arguments.name;
   options.name_space = arguments.name_space;
-  GPUACTORS_LET(max_restarts, read_times_or_always("--max-restarts", arguments.max_restarts));
+  GPUACTORS_LET(max_restarts, parse_times("--max-restarts", arguments.max_restarts));
   options.max_restarts = max_restarts;
   GPUACTORS_LET(restart_window, read_duration("--restart-window", arguments.restart_window));
   options.restart_window = restart_window;
@@ -79,14 +60,8 @@ Result<Options> spawn_options(const SpawnArguments& arguments) {
   options.spawn_timeout = spawn_timeout;
   GPUACTORS_LET(stuck_after, read_duration("--stuck-after", arguments.stuck_after));
   options.stuck_after = stuck_after;
-  GPUACTORS_LET(queue_timeout, read_duration("--queue-timeout", arguments.queue_timeout));
-  options.queue_timeout = queue_timeout;
-  GPUACTORS_LET(max_task_retries, read_times_or_always("--max-task-retries", arguments.max_task_retries));
+  GPUACTORS_LET(max_task_retries, parse_times("--max-task-retries", arguments.max_task_retries));
   options.max_task_retries = max_task_retries;
-  if (arguments.isolation != "thread" && arguments.isolation != "process")
-    return fail(Errc::invalid_argument,
-                fmt::format("--isolation is \"{}\": thread or process is expected", arguments.isolation));
-  options.isolation = arguments.isolation == "process" ? Isolation::process : Isolation::thread;
   options.get_if_exists = arguments.get_if_exists;
   options.detached = true; // the command ends now, the actor when it is killed
   return std::move(options);
@@ -183,17 +158,9 @@ void add_life_options(CLI::App& parser, SpawnArguments& arguments) {
                   "never")
       ->type_name("SECONDS");
   parser
-      .add_option("--queue-timeout", arguments.queue_timeout,
-                  "How long it may wait for its first place; a restart waits as long as it takes. Default: no limit")
-      ->type_name("SECONDS");
-  parser
       .add_option("--max-task-retries", arguments.max_task_retries,
                   "How often a call that its death interrupted is made again, or always. Default: 0")
       ->type_name("N|always");
-  parser
-      .add_option("--isolation", arguments.isolation,
-                  "thread: in the worker process of its device; process: one of its own, which sees only its devices")
-      ->type_name("thread|process");
   parser.add_flag("--get-if-exists", arguments.get_if_exists,
                   "If there is an actor of this name and type, that one is the result");
   parser.add_flag("--json", arguments.json, "Print the actor as one object");

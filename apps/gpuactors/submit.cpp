@@ -26,6 +26,7 @@ struct SubmitArguments {
   std::string input;
   ResourceOptions resources;
   std::optional<std::string> timeout;
+  std::optional<std::string> max_retries;
   std::string count = "1";
 };
 
@@ -35,6 +36,8 @@ Result<Options> submit_options(const SubmitArguments& arguments) {
     GPUACTORS_LET(timeout, parse_seconds("--timeout", *arguments.timeout));
     options.deadline = timeout;
   }
+  GPUACTORS_LET(max_retries, parse_times("--max-retries", arguments.max_retries));
+  options.max_retries = max_retries;
   return std::move(options);
 }
 
@@ -81,6 +84,10 @@ Result<void> run_submit(const SubmitArguments& arguments) {
 void add_task_options(CLI::App& parser, SubmitArguments& arguments) {
   parser.add_option("--timeout", arguments.timeout, "The answer must come within this time. Default: no limit")
       ->type_name("SECONDS");
+  parser
+      .add_option("--max-retries", arguments.max_retries,
+                  "How often it is repeated when it was lost with its process, device or node, or always. Default: 0")
+      ->type_name("N|always");
   parser.add_option("--count", arguments.count, "Submit so many of it at once, and print a reply each")->type_name("N");
 }
 

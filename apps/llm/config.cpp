@@ -100,6 +100,33 @@ Result<std::optional<std::int64_t>> read_window(const Json& json) {
   return std::optional{window};
 }
 
+/// A file's JSON, if it is an object. It is not nested deeper than any real one: copies of what is, and what is said of
+/// it, would need a stack of their depth.
+Result<Json> parse_object(std::string_view text, std::string_view file) {
+  constexpr int deepest = 32;
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (in_string) {
+      if (text[i] == '\\')
+        ++i; // what is escaped ends no string
+      else
+        in_string = text[i] != '"';
+    } else if (text[i] == '"') {
+      in_string = true;
+    } else if (text[i] == '[' || text[i] == '{') {
+      if (++depth > deepest)
+        return fail(Errc::invalid_argument, fmt::format("{} is nested more than {} deep", file, deepest));
+    } else if (text[i] == ']' || text[i] == '}') {
+      --depth;
+    }
+  }
+  auto json = Json::parse(text, nullptr, false);
+  if (!json.is_object())
+    return fail(Errc::invalid_argument, fmt::format("{} is no JSON object", file));
+  return json;
+}
+
 /// The entry of a rotation that its type cannot do without.
 Result<double> read_scaling(const Json& scaling, const char* name, bool is_needed) {
   if (is_needed && (!scaling.contains(name) || scaling[name].is_null()))
@@ -145,6 +172,10 @@ Result<std::vector<std::int32_t>> read_ends(const Json& json, std::string_view f
   const auto found = json.find("eos_token_id");
   if (found == json.end() || found->is_null())
     return ends;
+  constexpr std::size_t most_ends = 64;
+  if (found->is_array() && found->size() > most_ends)
+    return fail(Errc::invalid_argument, fmt::format("eos_token_id in {} lists {} tokens; there are at most {}", file,
+                                                    found->size(), most_ends));
   for (const auto& one : found->is_array() ? *found : Json::array({*found})) {
     if (!one.is_number_integer() || one.get<std::int64_t>() < 0 || one.get<std::int64_t>() > most)
       return fail(Errc::invalid_argument,
@@ -195,9 +226,7 @@ Result<Config> read(const Json& json) {
 } // namespace
 
 Result<Config> read_config(std::string_view text) {
-  const auto json = Json::parse(text, nullptr, false);
-  if (!json.is_object())
-    return fail(Errc::invalid_argument, "config.json is no JSON object");
+  GPUACTORS_LET(json, parse_object(text, "config.json"));
   try {
     return read(json);
   } catch (const Json::exception& error) {
@@ -206,9 +235,7 @@ Result<Config> read_config(std::string_view text) {
 }
 
 Result<void> add_ends(Config& config, std::string_view text) {
-  const auto json = Json::parse(text, nullptr, false);
-  if (!json.is_object())
-    return fail(Errc::invalid_argument, "generation_config.json is no JSON object");
+  GPUACTORS_LET(json, parse_object(text, "generation_config.json"));
   GPUACTORS_LET(ends, read_ends(json, "generation_config.json"));
   for (const auto end : ends)
     if (std::find(config.ends.begin(), config.ends.end(), end) == config.ends.end())

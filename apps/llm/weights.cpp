@@ -175,9 +175,11 @@ private:
 /// The files of a model, each once.
 Result<std::vector<fs::path>> files_of(const fs::path& folder) {
   const auto index = folder / "model.safetensors.index.json";
+  const auto single = folder / "model.safetensors";
   std::ifstream input{index};
-  if (!input)
-    return std::vector<fs::path>{folder / "model.safetensors"};
+  // As transformers do: beside one file, an index is left from an earlier form of the model.
+  if (!input || fs::exists(single))
+    return std::vector{single};
   const auto json = nlohmann::json::parse(input, nullptr, false);
   const auto wrong = [&] { return fail(Errc::invalid_argument, index.string() + " has no weight_map of file names"); };
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())

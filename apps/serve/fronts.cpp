@@ -3,6 +3,7 @@
 #include <apps/serve/http/server.hpp>
 #include <apps/serve/protocol/access.hpp>
 #include <apps/serve/protocol/front_state.hpp>
+#include <apps/serve/protocol/renewal.hpp>
 #include <apps/serve/run_beside.hpp>
 
 #include <sys/resource.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace serve {
 
@@ -44,11 +46,47 @@ struct Fronts::Parts {
   std::shared_ptr<FrontState> state;
   std::unique_ptr<HttpServer> http;
   std::unique_ptr<GrpcServer> grpc;
+  std::unique_ptr<Renewal> renewal;
 
   ~Parts() {
+    renewal = nullptr;
     http = nullptr;
     grpc = nullptr;
     end_pools();
+  }
+
+  void renew_tokens() const {
+    const auto& file = state->options.token_file;
+    auto tokens = Tokens::read(file);
+    if (!tokens)
+      return state->options.notice(tokens.error().message() + ": those before it stay in use");
+    state->tokens.set(std::move(*tokens));
+    state->options.notice("the tokens were read again from " + file.string());
+  }
+
+  void renew_tls() const {
+    // gRPC's library looks after the files itself.
+    const auto& files = *state->options.tls;
+    if (const auto good = check_tls(files); !good)
+      return state->options.notice(good.error().message() + ": the one before stays in use");
+    if (http)
+      if (const auto done = http->renew_tls(); !done)
+        return state->options.notice(done.error().message());
+    state->options.notice("the certificate was read again from " + files.certificate.string());
+  }
+
+  Result<void> look_after_files() {
+    std::vector<Renewal::Watched> watched;
+    const auto& options = state->options;
+    if (!options.token_file.empty())
+      watched.push_back({{options.token_file}, [this] { renew_tokens(); }});
+    if (options.tls)
+      watched.push_back({{options.tls->certificate, options.tls->key}, [this] { renew_tls(); }});
+    if (watched.empty())
+      return {};
+    GPUACTORS_LET(started, Renewal::start(std::move(watched), options.limits.renewal));
+    renewal = std::move(started);
+    return {};
   }
 
   /// Their work holds the state: it must not be the last to do so.
@@ -84,6 +122,8 @@ Result<Fronts> Fronts::open(Service& service, FrontOptions options) {
     if (endpoint)
       GPUACTORS_TRY(check_exposure(*endpoint, tokens.required(), options.tls.has_value()));
   if (options.tls)
+    GPUACTORS_TRY(check_tls(*options.tls));
+  if (options.tls)
     options.limits.connections = std::min(options.limits.connections, options.limits.tls_connections);
   fit_connections(options.limits.connections);
   auto parts = std::make_unique<Parts>();
@@ -97,6 +137,7 @@ Result<Fronts> Fronts::open(Service& service, FrontOptions options) {
     GPUACTORS_LET(server, GrpcServer::open(parts->state, *chosen.grpc));
     parts->grpc = std::move(server);
   }
+  GPUACTORS_TRY(parts->look_after_files());
   return Fronts{std::move(parts)};
 }
 
@@ -122,6 +163,7 @@ FrontCounts Fronts::counts() const {
 }
 
 void Fronts::stop(gpuactors::Duration grace) {
+  parts_->renewal = nullptr;
   parts_->state->stopping = true;
   // Both at once: a client of one that takes its time costs those of the other none.
   std::thread grpc;

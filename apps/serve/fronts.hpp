@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,7 +18,8 @@
 
 namespace serve {
 
-/// PEM files: a certificate with its chain, and the key that belongs to it.
+/// PEM files: a certificate with its chain, and the key that belongs to it. Who renews them replaces the files, or a
+/// folder, by renaming: new connections show the new one then.
 struct TlsFiles {
   std::filesystem::path certificate;
   std::filesystem::path key;
@@ -49,6 +51,8 @@ struct FrontLimits {
   gpuactors::Duration message = std::chrono::minutes{2};
   /// Loads and unloads, and requests that need long to be read, that wait for a thread.
   std::size_t waiting_work = 64;
+  /// How often is looked whether the files of tokens and certificates are others than before; gRPC counts in seconds.
+  gpuactors::Duration renewal = std::chrono::seconds{10};
 };
 
 struct FrontOptions {
@@ -56,7 +60,7 @@ struct FrontOptions {
   std::optional<gpuactors::Endpoint> http;
   std::optional<gpuactors::Endpoint> grpc;
   /// A file with one token a line. When there is one, every request but those for liveness and readiness must bring
-  /// one of them. Those with "ask" before them may not load and unload models.
+  /// one of them. Those with "ask" before them may not load and unload models. Read again when it has changed.
   std::filesystem::path token_file;
   std::optional<TlsFiles> tls;
   /// Threads that read and write HTTP.
@@ -65,6 +69,8 @@ struct FrontOptions {
   std::string server_name = "gpuactors-serve";
   std::string server_version = gpuactors::release;
   FrontLimits limits;
+  /// Told of files that were read again, and of those that cannot be, so that the ones before stay in use. Any thread.
+  std::function<void(const std::string&)> notice = [](const std::string&) {};
 };
 
 /// What the fronts have to do with right now. Gauges, except where it says total.

@@ -107,8 +107,10 @@ Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
   ModelTable table{cluster, std::move(table_options)};
   for (const auto& model : options.models)
     GPUACTORS_TRY(table.add(model));
+  auto front_options = options.fronts;
+  front_options.notice = note;
   // Listening first: who asks whether it is ready gets an answer while models are loaded.
-  GPUACTORS_LET(fronts, Fronts::open(table, options.fronts));
+  GPUACTORS_LET(fronts, Fronts::open(table, std::move(front_options)));
   // Before the fronts, whose end waits for models that clients have loaded, also when this function returns early.
   const CloseFirst close_first{table};
   say_where(fronts, options.fronts);

@@ -104,6 +104,10 @@ struct InferRequest {
   std::uint64_t priority = 0;
   /// The answer must come within this time of its arrival; none means the model's default.
   std::optional<gpuactors::Duration> timeout;
+  /// When its caller stops waiting, whatever its timeout.
+  gpuactors::TimePoint call_deadline = gpuactors::never;
+  /// When all of it had come; none: when the service gets it.
+  std::optional<gpuactors::TimePoint> arrived;
   SequenceStep sequence;
   /// For generative models, without those that the server itself understands.
   std::map<std::string, Parameter> parameters;

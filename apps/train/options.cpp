@@ -41,99 +41,94 @@ examples:
 )";
 
 void add_learning(CLI::App& program, TrainOptions& options) {
-  auto* learning = program.add_option_group("learning");
-  learning->add_option("--data", options.data, "CSV file to learn from; the last column is the label")
+  program.add_option("--data", options.data, "CSV file to learn from; the last column is the label")
       ->type_name("FILE")
       ->required();
-  learning->add_flag("--header", options.header, "Its first line has names, not numbers");
-  learning->add_option("--layers", options.layers, "Inputs, hidden layers, outputs; inputs,128,classes when left out")
+  program.add_flag("--header", options.header, "Its first line has names, not numbers");
+  program.add_option("--layers", options.layers, "Inputs, hidden layers, outputs; inputs,128,classes when left out")
       ->type_name("N,N,...")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 24));
-  learning->add_option("--activation", options.activation, "Behind hidden layers")
+  program.add_option("--activation", options.activation, "Behind hidden layers")
       ->check(CLI::IsMember({"relu", "tanh", "identity"}))
       ->capture_default_str();
-  learning->add_option("--epochs", options.epochs, "How often each row is learnt, in all")
+  program.add_option("--epochs", options.epochs, "How often each row is learnt, in all")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  learning->add_option("--batch", options.batch, "Rows of one step, for each worker")
+  program.add_option("--batch", options.batch, "Rows of one step, for each worker")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  learning->add_option("--optimizer", options.optimizer, "How parameters follow their gradients")
+  program.add_option("--optimizer", options.optimizer, "How parameters follow their gradients")
       ->check(CLI::IsMember({"sgd", "adam"}))
       ->capture_default_str();
-  learning->add_option("--rate", options.rate, "Rate of learning")->capture_default_str();
-  learning->add_option("--momentum", options.momentum, "Of sgd")->capture_default_str();
-  learning->add_option("--weight-decay", options.weight_decay, "Pull of parameters towards 0")->capture_default_str();
-  learning->add_flag("--double", options.wide, "Compute in float64 instead of float32");
-  learning->add_option("--seed", options.seed, "Decides weights, orders and splits: the same seed, the same network")
+  program.add_option("--rate", options.rate, "Rate of learning")->capture_default_str();
+  program.add_option("--momentum", options.momentum, "Of sgd")->capture_default_str();
+  program.add_option("--weight-decay", options.weight_decay, "Pull of parameters towards 0")->capture_default_str();
+  program.add_flag("--double", options.wide, "Compute in float64 instead of float32");
+  program.add_option("--seed", options.seed, "Decides weights, orders and splits: the same seed, the same network")
       ->capture_default_str();
-  learning->add_option("--test-part", options.test_part, "Part of the rows of each label that is kept for the test")
+  program.add_option("--test-part", options.test_part, "Part of the rows of each label that is kept for the test")
       ->check(CLI::Range(0.0, 0.9))
       ->capture_default_str();
-  learning
-      ->add_option("--splits", options.splits,
-                   "Trainings, each with other rows for the test, that the accuracy is the mean of; checkpoint and "
-                   "curve are those of the first")
+  program
+      .add_option("--splits", options.splits,
+                  "Trainings, each with other rows for the test, that the accuracy is the mean of; checkpoint and "
+                  "curve are those of the first")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
 }
 
 void add_files(CLI::App& program, TrainOptions& options) {
-  auto* files = program.add_option_group("files");
-  files
-      ->add_option("--checkpoint", options.checkpoint,
-                   "Keep what was learnt in this safetensors file; a worker that dies goes on from it. Nodes on other "
-                   "machines need it on a file system that they share")
+  program
+      .add_option("--checkpoint", options.checkpoint,
+                  "Keep what was learnt in this safetensors file; a worker that dies goes on from it. Nodes on other "
+                  "machines need it on a file system that they share")
       ->type_name("FILE");
-  files->add_option("--checkpoint-epochs", options.checkpoint_epochs, "Epochs between two checkpoints")
+  program.add_option("--checkpoint-epochs", options.checkpoint_epochs, "Epochs between two checkpoints")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  files->add_flag("--resume", options.resume, "Go on from the checkpoint, as if it had not been interrupted");
-  files->add_flag("--overwrite", options.overwrite, "Begin anew although there is a checkpoint, and replace it");
-  files
-      ->add_option("--curve", options.curve,
-                   "Write the loss of each step to this CSV file; the checkpoint's name "
-                   "with .csv behind it when left out")
+  program.add_flag("--resume", options.resume, "Go on from the checkpoint, as if it had not been interrupted");
+  program.add_flag("--overwrite", options.overwrite, "Begin anew although there is a checkpoint, and replace it");
+  program
+      .add_option("--curve", options.curve,
+                  "Write the loss of each step to this CSV file; the checkpoint's name "
+                  "with .csv behind it when left out")
       ->type_name("FILE");
-  files->add_flag("--plot", options.plot, "Draw it too: an SVG picture beside the CSV file");
+  program.add_flag("--plot", options.plot, "Draw it too: an SVG picture beside the CSV file");
 }
 
 void add_resources(CLI::App& program, TrainOptions& options, std::string& on_loss, std::string& sweep) {
-  auto* resources = program.add_option_group("resources");
-  resources->add_option("--gpus", options.gpus, "Devices, or the part of one, for each training or worker")
+  program.add_option("--gpus", options.gpus, "Devices, or the part of one, for each training or worker")
       ->capture_default_str();
-  resources->add_option("--max-restarts", options.max_restarts, "How often a training restarts when its worker dies")
+  program.add_option("--max-restarts", options.max_restarts, "How often a training restarts when its worker dies")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
-  resources->add_option("--workers", options.workers, "Actors that train one network together, each on its own rows")
+  program.add_option("--workers", options.workers, "Actors that train one network together, each on its own rows")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  resources
-      ->add_option("--on-loss", on_loss,
-                   "What becomes of the others when one of the workers dies: stop ends the training, shrink goes on "
-                   "without it from the beginning of the epoch")
+  program
+      .add_option("--on-loss", on_loss,
+                  "What becomes of the others when one of the workers dies: stop ends the training, shrink goes on "
+                  "without it from the beginning of the epoch")
       ->check(CLI::IsMember({"stop", "shrink"}))
       ->capture_default_str();
-  resources->add_flag(
-      "--nccl", options.nccl,
-      "Let workers on CUDA devices of their own sum by NCCL, where libnccl.so.2 is found. Not by itself, "
-      "since NCCL opens connections of its own, without encryption and without certificates: for "
-      "networks that are trusted. Implied by --insecure");
-  resources
-      ->add_option("--sweep", sweep,
-                   "Train with each of several values of rate, momentum, weight-decay, batch or seed, as many at once "
-                   "as fit, and print a table")
+  program.add_flag("--nccl", options.nccl,
+                   "Let workers on CUDA devices of their own sum by NCCL, where libnccl.so.2 is found. Not by itself, "
+                   "since NCCL opens connections of its own, without encryption and without certificates: for "
+                   "networks that are trusted. Implied by --insecure");
+  program
+      .add_option("--sweep", sweep,
+                  "Train with each of several values of rate, momentum, weight-decay, batch or seed, as many at once "
+                  "as fit, and print a table")
       ->type_name("NAME=VALUE,...");
 }
 
 void add_cluster(CLI::App& program, gpuactors::OpenOptions& cluster) {
-  auto* where = program.add_option_group("cluster");
   gpuactors::cli::ConnectionTexts texts;
   texts.reconnect_grace =
       "How long trainers stay when the connection to the broker is lost; they end at once when left out";
-  gpuactors::cli::add_embedding(*where, cluster.embed);
-  gpuactors::cli::add_connection(*where, cluster.connect, texts);
+  gpuactors::cli::add_embedding(program, cluster.embed);
+  gpuactors::cli::add_connection(program, cluster.connect, texts);
 }
 
 /// What options mean together.
@@ -211,10 +206,18 @@ std::optional<TrainOptions> parse_options(int argc, char** argv, int& exit_code)
   TrainOptions options;
   std::string on_loss = "stop";
   std::string sweep;
+  auto head = [&program, first = program.get_options().size()](const char* heading) mutable {
+    gpuactors::cli::put_under(heading, program, first);
+    first = program.get_options().size();
+  };
   add_learning(program, options);
+  head("Learning");
   add_files(program, options);
+  head("Files");
   add_resources(program, options, on_loss, sweep);
+  head("Resources");
   add_cluster(program, options.cluster);
+  head("Cluster");
   const auto complain = [&](std::string_view text) {
     fmt::print(stderr, "gpuactors-train: {}\n", text);
     exit_code = usage_error;

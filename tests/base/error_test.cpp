@@ -105,3 +105,13 @@ TEST_CASE("the error of a result can be thrown with its code, and its value be t
     CHECK(std::string_view{failed.what()} == "no room");
   }
 }
+
+TEST_CASE("a result is made only of what is meant as its value", "[base]") {
+  // Asked as a bool, an error of another result would be a success that says `false`.
+  CHECK_FALSE(std::is_constructible_v<Result<bool>, Result<int>>);
+  CHECK_FALSE(std::is_constructible_v<Result<bool>, Result<void>>);
+  // Five elements are not what somebody means who returns 5.
+  CHECK_FALSE(std::is_convertible_v<int, Result<std::vector<int>>>);
+  CHECK(Result<std::vector<int>> { 5 } -> size() == 5);
+  CHECK(std::is_convertible_v<const char*, Result<std::string>>);
+}

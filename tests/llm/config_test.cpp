@@ -149,3 +149,24 @@ TEST_CASE("what is missing or makes no sense is said by its name") {
   CHECK(fails(read_config("[]").error(), Errc::invalid_argument, "no JSON object"));
   CHECK(fails(read_config("{").error(), Errc::invalid_argument, "no JSON object"));
 }
+
+TEST_CASE("a configuration that is nested deeper than a stack is refused, wherever it is") {
+  constexpr std::size_t depth = 1'000'000;
+  const auto nested = std::string(depth, '[') + std::string(depth, ']');
+  for (const std::string name : {"hidden_size", "rope_scaling", "eos_token_id", "anything"}) {
+    const auto config = read_config(R"({"model_type": "llama", ")" + name + "\": " + nested + "}");
+    REQUIRE_FALSE(config);
+    CHECK(fails(config.error(), Errc::invalid_argument, "config.json is nested more than 32 deep"));
+  }
+  auto config = *read_config(small().dump());
+  CHECK(fails(add_ends(config, nested).error(), Errc::invalid_argument, "generation_config.json is nested more"));
+  // Brackets inside of texts are none.
+  auto json = small();
+  json["note"] = std::string(100, '[') + "\"\\";
+  CHECK(read_config(json.dump()));
+}
+
+TEST_CASE("a configuration with more ends than any model has is refused") {
+  CHECK(fails(refused("eos_token_id", std::vector<int>(65, 1)), Errc::invalid_argument,
+              "lists 65 tokens; there are at most 64"));
+}

@@ -66,6 +66,16 @@ TEST_CASE("weights in several files are those of one") {
   CHECK(must(stream.to_host<float>(split.head)) == must(stream.to_host<float>(whole.head)));
 }
 
+TEST_CASE("beside one file with all weights, an index is left from an earlier form of the model") {
+  const auto model = load_small();
+  const gpuactors::test::TemporaryFolder folder;
+  const fs::path path{folder.path()};
+  fs::copy_file(llm::test::folder_of("llama") / "model.safetensors", path / "model.safetensors");
+  std::ofstream{path / "model.safetensors.index.json"} << R"({"weight_map": {"a": "gone.safetensors"}})";
+  const auto context = llm::test::open_device();
+  CHECK(load_weights(context->stream(), model.config, path));
+}
+
 TEST_CASE("a fingerprint is the same for the same weights, and another one where some have changed") {
   const auto model = load_small();
   const gpuactors::test::TemporaryFolder folder;

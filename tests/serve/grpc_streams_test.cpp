@@ -169,6 +169,13 @@ TEST_CASE("an error ends its request and not the stream", "[serve]") {
   REQUIRE(talking.stream->Write(wrong));
   CHECK(talking.read() == "8");
   CHECK(talking.response.error_message() == "model \"talk\" has one input, \"text\"");
+  // Also what cannot be read as far as its model.
+  wrong.set_id("broken");
+  wrong.clear_raw_input_contents();
+  wrong.add_raw_input_contents("1234567");
+  REQUIRE(talking.stream->Write(wrong));
+  CHECK(talking.read() == "broken");
+  CHECK_FALSE(talking.response.error_message().empty());
   REQUIRE(talking.stream->Write(talk_about("z", "9")));
   CHECK(talking.read() == "9");
   CHECK(talking.text() == "z");

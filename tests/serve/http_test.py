@@ -444,6 +444,49 @@ class Access(unittest.TestCase):
             self.assertEqual(failed.returncode, 2)
             self.assertIn(b"certificate", failed.stderr)
 
+    def test_tokens_are_read_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = write_tokens(folder, TOKEN)
+            with Server(PROGRAM, "--token-file", file, "--renewal-ms", "10") as server:
+                def status(token):
+                    return ask(server, "GET", "/metrics", headers=[f"Authorization: Bearer {token}"]).status
+
+                self.assertEqual((status(TOKEN), status("another-another-another")), (200, 401))
+                # What is no file of tokens changes nothing.
+                for wrong in ("", "short"):
+                    with open(file, "w", encoding="ascii") as opened:
+                        opened.write(wrong)
+                    self.assertIn("those before it stay in use", server.process.stderr.readline())
+                    self.assertEqual(status(TOKEN), 200)
+                with open(file, "w", encoding="ascii") as opened:
+                    opened.write("another-another-another\n")
+                eventually(lambda: (status(TOKEN), status("another-another-another")) == (401, 200))
+
+    def test_certificates_are_read_again(self):
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+            made, renewed = make_certificate(folder), make_certificate(other)
+            if not made or not renewed:
+                self.skipTest("there is no openssl")
+            with open(renewed[0], encoding="ascii") as opened:
+                renewed_pem = opened.read()
+            with Server(PROGRAM, "--certificate", made[0], "--key", made[1], "--renewal-ms", "10") as server:
+                def shown(port):
+                    return ssl.get_server_certificate(("127.0.0.1", port))
+
+                before = shown(server.http), shown(server.grpc)
+                # A certificate without its key is not used by HTTP.
+                shutil.copy(renewed[0], made[0])
+                self.assertIn("the one before stays in use", server.process.stderr.readline())
+                self.assertEqual(shown(server.http), before[0])
+                shutil.copy(renewed[1], made[1])
+                eventually(lambda: shown(server.http).split() == renewed_pem.split())
+                eventually(lambda: shown(server.grpc).split() == renewed_pem.split())
+                context = ssl.create_default_context(cafile=renewed[0])
+                with context.wrap_socket(server.connect(), server_hostname="localhost") as connection, \
+                        connection.makefile("rb") as stream:
+                    connection.sendall(request_of("GET", "/v2"))
+                    self.assertEqual(Answer(stream).status, 200)
+
     def test_refusals_over_tls_reach_clients_that_still_send(self):
         with tempfile.TemporaryDirectory() as folder:
             made = make_certificate(folder)

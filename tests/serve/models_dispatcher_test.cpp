@@ -466,6 +466,22 @@ TEST_CASE("a replica that retires gets nothing more, and goes when it has answer
   CHECK(desk.dispatcher->remove_idle(1));
 }
 
+TEST_CASE("a replica that retires is none of those that serve, although it answers what it has", "[serve]") {
+  Desk desk{1};
+  PlayedReplica old;
+  PlayedReplica next;
+  desk.add(1, old);
+  auto first = desk.ask();
+  desk.add(2, next);
+  desk.dispatcher->retire(1);
+  CHECK(desk.dispatcher->replicas() == 1);
+  CHECK(desk.dispatcher->snapshot().replicas.size() == 1);
+  desk.dispatcher->lose(2, {Errc::worker_died, "as the test says"});
+  CHECK(desk.dispatcher->replicas() == 0);
+  old.answer();
+  must(first.reply.get());
+}
+
 TEST_CASE("only an idle replica can be taken out", "[serve]") {
   Desk desk;
   PlayedReplica replica;

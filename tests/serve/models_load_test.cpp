@@ -260,6 +260,15 @@ TEST_CASE("a model that lacks replicas says how many it wants, and that starts f
   CHECK(server.table.metrics().find("gpuactors_serve_model_ready{") == std::string::npos);
 }
 
+TEST_CASE("replicas for which there was no room at the start come when there is, also beyond the least", "[serve]") {
+  Server server{{}, "host:2x64MiB"};
+  auto other = must(server.cluster.create_group({{.gpus = 1}}));
+  server.serve("gpus=1,replicas=2,min-replicas=1,max-replicas=2");
+  CHECK(must(server.table.describe("digits", "")).replicas == 1);
+  must(server.cluster.remove_group(other.id));
+  await_replicas(server, 2);
+}
+
 TEST_CASE("where replicas have all that there is, versions change replica by replica without a failed request",
           "[serve]") {
   std::mutex mutex;

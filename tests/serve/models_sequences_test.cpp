@@ -426,3 +426,25 @@ TEST_CASE("with a cache, requests prefer the replica that has it, and go elsewhe
   for (auto* reply : {&begun, &prefers, &busy, &busy_too, &elsewhere})
     must(reply->get());
 }
+
+TEST_CASE("a cache is no reason to wait for a replica that retires", "[serve]") {
+  for (const auto memory : {wire::SEQUENCE_MEMORY_CACHE, wire::SEQUENCE_MEMORY_STATE}) {
+    SequenceDesk desk{memory};
+    PlayedBatches one;
+    PlayedBatches two;
+    desk.add(1, one);
+    auto begun = desk.ask("a<");
+    one.answer();
+    must(begun.get());
+    desk.add(2, two);
+    CHECK_FALSE(desk.dispatcher->remove_idle(1)); // as long as it serves, its sequences go on there
+    desk.dispatcher->retire(1);
+    const bool is_cache = memory == wire::SEQUENCE_MEMORY_CACHE;
+    CHECK(desk.dispatcher->remove_idle(1) == is_cache);
+    if (!is_cache)
+      continue;
+    auto goes_on = desk.ask("a");
+    two.answer();
+    must(goes_on.get());
+  }
+}

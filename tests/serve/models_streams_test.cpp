@@ -2,6 +2,8 @@
 // streams end.
 #include "models_played.hpp"
 
+#include <apps/serve/models/counting.hpp>
+
 #include <algorithm>
 #include <atomic>
 #include <future>
@@ -269,6 +271,10 @@ TEST_CASE("an error of a stream fails its request alone, with the code that clie
   fails_with(Errc::task_failed, Errc::task_failed);
   fails_with(Errc::out_of_memory, Errc::task_failed);
   CHECK(desk.dispatcher->snapshot().lost == 0);
+  // It had no room, and nobody has left.
+  const auto failures = desk.dispatcher->snapshot().statistics.failures;
+  CHECK(failures.at(reason::rejected) == 1);
+  CHECK_FALSE(failures.contains(reason::cancelled));
   replica.play(0).item("still there");
   CHECK(read(other.next()) == "still there");
 }

@@ -99,6 +99,39 @@ TEST_CASE("a timeout fires when it is due, although a batch runs", "[serve]") {
   must(runs.reply.get());
 }
 
+TEST_CASE("a call that ends earlier shortens the timeout of its model, and one that ends later does not", "[serve]") {
+  Server server;
+  server.serve(gated_key + "max-batch=1,timeout=500");
+  const ClosedGate closed;
+  auto running = request_for("digits", some_rows(1, 1));
+  running.timeout = 1min;
+  auto runs = ask_async(server.table, std::move(running));
+  gate().await(1);
+  auto patient = request_for("digits", some_rows(1, 2));
+  patient.call_deadline = Clock::now() + 1min;
+  CHECK(code_of(ask(server.table, std::move(patient))) == Errc::deadline_exceeded);
+  auto hasty = request_for("digits", some_rows(1, 3));
+  hasty.timeout = 1min;
+  hasty.call_deadline = Clock::now() + 100ms;
+  CHECK(code_of(ask(server.table, std::move(hasty))) == Errc::deadline_exceeded);
+  gate().open();
+  must(runs.reply.get());
+}
+
+TEST_CASE("the time of a request begins when it had arrived, and not when it was read", "[serve]") {
+  Server server;
+  server.serve(gated_key + "max-batch=1");
+  const ClosedGate closed;
+  auto runs = ask_async(server.table, request_for("digits", some_rows(1, 1)));
+  gate().await(1);
+  auto late = request_for("digits", some_rows(1, 2));
+  late.timeout = 1min;
+  late.arrived = Clock::now() - 2min;
+  CHECK(code_of(ask(server.table, std::move(late))) == Errc::deadline_exceeded);
+  gate().open();
+  must(runs.reply.get());
+}
+
 TEST_CASE("urgent requests overtake others, which keep their order", "[serve]") {
   Server server;
   server.serve(gated_key + "max-batch=1");

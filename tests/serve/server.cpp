@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
   int message_ms = 120'000;
   int greeting_ms = 10'000;
   int grace_ms = 2'000;
+  int renewal_ms = 10'000;
   parser.add_option("--token-file", token_file);
   parser.add_option("--certificate", certificate);
   parser.add_option("--key", key);
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   parser.add_option("--message-ms", message_ms);
   parser.add_option("--greeting-ms", greeting_ms);
   parser.add_option("--grace-ms", grace_ms);
+  parser.add_option("--renewal-ms", renewal_ms);
   parser.add_option("--connections", options.limits.connections);
   parser.add_option("--request-bytes", options.limits.request_bytes);
   parser.add_option("--held-bytes", options.limits.held_bytes);
@@ -49,6 +51,8 @@ int main(int argc, char** argv) {
   options.limits.transfer = milliseconds(transfer_ms);
   options.limits.greeting = milliseconds(greeting_ms);
   options.limits.message = milliseconds(message_ms);
+  options.limits.renewal = milliseconds(renewal_ms);
+  options.notice = [](const std::string& text) { std::cerr << text << std::endl; };
 
   serve::test::TestService service;
   auto fronts = serve::Fronts::open(service, options);

@@ -74,10 +74,15 @@ Result<void> BatchQueue::admit(const RequestPtr& request, TimePoint now, const C
 Result<void> BatchQueue::check_deadline(Request& request, TimePoint now, const Capacity& capacity) {
   if (request.deadline == never || capacity.replicas == 0)
     return {};
+  if (request.deadline <= now) {
+    ++counts_.refused_late;
+    return gpuactors::fail(Errc::deadline_exceeded, fmt::format("its timeout passed {} before all of it was read",
+                                                                milliseconds(now - request.deadline)));
+  }
   const auto end = expected_end(request, now, capacity);
   if (end <= request.deadline)
     return {};
-  if (request.deadline > now && waiting_.empty() && capacity.free_at <= now && ++refused_idle_ % probe_every == 0) {
+  if (waiting_.empty() && capacity.free_at <= now && ++refused_idle_ % probe_every == 0) {
     request.alone = true;
     return {};
   }

@@ -2,8 +2,8 @@
 #include <apps/serve/grpc/wire.hpp>
 #include <apps/serve/protocol/messages.hpp>
 #include <apps/serve/protocol/sizes.hpp>
+#include <apps/serve/protocol/tensor_rules.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <string>
 
@@ -13,18 +13,25 @@ using gpuactors::Errc;
 using gpuactors::fail;
 using gpuactors::Result;
 
-Result<InferRequest> read_request(const grpc::CallbackServerContext& context, const grpc::ByteBuffer& buffer,
-                                  const std::shared_ptr<HeldBytes>& held) {
-  GPUACTORS_LET(message, parse_request(buffer, held));
-  GPUACTORS_LET(request, request_of(message));
+ReadRequest read_request(const grpc::CallbackServerContext& context, const grpc::ByteBuffer& buffer,
+                         const std::shared_ptr<HeldBytes>& held) {
+  const auto arrived = gpuactors::Clock::now();
+  const auto message = parse_request(buffer, held);
+  if (!message)
+    return {{}, fail(message.error())};
+  ReadRequest read{check_id((*message)->id()) ? (*message)->id() : std::string{}, request_of(*message)};
+  if (!read.request)
+    return read;
+  read.request->arrived = arrived;
   const auto deadline = context.deadline();
-  if (deadline != std::chrono::system_clock::time_point::max()) {
-    const auto left = std::chrono::duration_cast<gpuactors::Duration>(deadline - std::chrono::system_clock::now());
-    if (left <= gpuactors::Duration::zero())
-      return fail(Errc::deadline_exceeded, "the deadline of the call has passed");
-    request.timeout = std::min(request.timeout.value_or(left), left);
-  }
-  return std::move(request);
+  if (deadline == std::chrono::system_clock::time_point::max())
+    return read;
+  const auto left = std::chrono::duration_cast<gpuactors::Duration>(deadline - std::chrono::system_clock::now());
+  if (left <= gpuactors::Duration::zero())
+    read.request = fail(Errc::deadline_exceeded, "the deadline of the call has passed");
+  else
+    read.request->call_deadline = gpuactors::deadline_after(gpuactors::Clock::now(), left);
+  return read;
 }
 
 Result<HeldShare> hold(const InferReply& reply, const std::shared_ptr<HeldBytes>& held) {

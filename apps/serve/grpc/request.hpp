@@ -7,13 +7,20 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include <memory>
+#include <string>
 
 namespace serve {
 
-/// Reads a request; its timeout is not longer than the call may still take.
-[[nodiscard]] gpuactors::Result<InferRequest> read_request(const grpc::CallbackServerContext& context,
-                                                           const grpc::ByteBuffer& buffer,
-                                                           const std::shared_ptr<HeldBytes>& held);
+/// What a client has sent.
+struct ReadRequest {
+  /// Of the request, also of one that cannot be served; empty if it has none, or no message was read.
+  std::string id;
+  gpuactors::Result<InferRequest> request;
+};
+
+/// Reads a request, with the deadline of its call.
+[[nodiscard]] ReadRequest read_request(const grpc::CallbackServerContext& context, const grpc::ByteBuffer& buffer,
+                                       const std::shared_ptr<HeldBytes>& held);
 
 /// Counts the bytes of an answer.
 /// @returns `queue_full` when the server holds too much.

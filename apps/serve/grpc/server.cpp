@@ -8,15 +8,16 @@
 #include <grpc/grpc.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <future>
-#include <iterator>
 #include <limits>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -42,22 +43,18 @@ constexpr int keepalive_timeout_ms = 20'000;
 constexpr std::chrono::milliseconds stop_look{5};
 constexpr std::chrono::seconds goodbye_time{1};
 
-Result<std::string> read_pem(const std::filesystem::path& file) {
-  std::ifstream in{file, std::ios::binary};
-  std::string text{std::istreambuf_iterator<char>{in}, {}};
-  if (!in || text.find("-----BEGIN ") == std::string::npos)
-    return fail(Errc::invalid_argument, fmt::format("{} cannot be read as PEM", file.string()));
-  return text;
-}
-
-Result<std::shared_ptr<grpc::ServerCredentials>> open_credentials(const std::optional<TlsFiles>& files) {
-  if (!files)
+/// The files, which were checked, are read again when they have changed.
+std::shared_ptr<grpc::ServerCredentials> credentials_of(const FrontOptions& options) {
+  if (!options.tls)
     return grpc::InsecureServerCredentials();
-  GPUACTORS_LET(certificate, read_pem(files->certificate));
-  GPUACTORS_LET(key, read_pem(files->key));
-  grpc::SslServerCredentialsOptions options;
-  options.pem_key_cert_pairs.push_back({std::move(key), std::move(certificate)});
-  return grpc::SslServerCredentials(options);
+  const auto period = std::chrono::ceil<std::chrono::seconds>(options.limits.renewal).count();
+  const auto files = std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+      options.tls->key.string(), options.tls->certificate.string(),
+      static_cast<unsigned>(std::max<std::int64_t>(1, period)));
+  grpc::experimental::TlsServerCredentialsOptions tls{files};
+  tls.watch_identity_key_cert_pairs();
+  tls.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  return grpc::experimental::TlsServerCredentials(tls);
 }
 
 int milliseconds(gpuactors::Duration time) {
@@ -76,10 +73,9 @@ public:
 
   Result<void> listen(const Endpoint& endpoint) {
     const auto& options = state_->front->options;
-    GPUACTORS_LET(credentials, open_credentials(options.tls));
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort(to_string(endpoint), credentials, &port);
+    builder.AddListeningPort(to_string(endpoint), credentials_of(options), &port);
     builder.RegisterCallbackGenericService(&answers_);
     builder.SetMaxReceiveMessageSize(
         static_cast<int>(std::min<std::size_t>(options.limits.request_bytes, std::numeric_limits<int>::max())));

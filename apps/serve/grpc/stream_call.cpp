@@ -176,7 +176,7 @@ private:
 
   /// Without the lock: the model may answer at once.
   void ask() {
-    auto request = read_request(context_, incoming_, state()->front->held);
+    auto [id, request] = read_request(context_, incoming_, state()->front->held);
     incoming_.Clear();
     auto& service = state()->front->service;
     const auto generative =
@@ -185,18 +185,18 @@ private:
     if (generative && *generative)
       begin_talk(std::move(*request));
     else
-      fill_slot(std::move(request));
+      fill_slot(std::move(id), std::move(request));
   }
 
-  void fill_slot(Result<InferRequest> request) {
+  void fill_slot(std::string id, Result<InferRequest> request) {
     auto slot = std::make_shared<Slot>();
+    slot->id = std::move(id);
     {
       const std::lock_guard lock{link_->mutex};
       slots_.push_back(slot);
     }
     if (!request)
       return settle(link_, state()->front, slot, fail(request.error()));
-    slot->id = request->id;
     auto ticket = state()->front->service.infer(std::move(*request),
                                                 [link = link_, front = state()->front, slot](Result<InferReply> reply) {
                                                   settle(link, front, slot, std::move(reply));

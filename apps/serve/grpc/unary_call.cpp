@@ -30,7 +30,7 @@ private:
   };
 
   void on_message() override {
-    auto request = read_request(context(), message(), state()->front->held);
+    auto request = read_request(context(), message(), state()->front->held).request;
     clear_message();
     if (!request)
       return refuse(status_of(request.error()));
@@ -98,12 +98,12 @@ grpc::Status counted(const GrpcState& state, grpc::Status status) {
 }
 
 Rights rights_of(const GrpcState& state, const grpc::CallbackServerContext& context) {
-  if (!state.front->tokens.required())
+  const auto tokens = state.front->tokens.get();
+  if (!tokens->required())
     return Rights::all;
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find("authorization");
-  return found == metadata.end() ? Rights::none
-                                 : state.front->tokens.rights_of({found->second.data(), found->second.size()});
+  return found == metadata.end() ? Rights::none : tokens->rights_of({found->second.data(), found->second.size()});
 }
 
 bool is_allowed(const GrpcState& state, const grpc::CallbackServerContext& context) {

@@ -60,13 +60,14 @@ std::optional<Route> HttpApi::admit(const HttpHead& head, HttpAnswer& refused) c
   auto route = find_route(head.target);
   const auto open = route && (route->endpoint == EndpointKind::live || route->endpoint == EndpointKind::ready);
   // First, so that only those who may ask learn which paths there are.
-  const auto rights = state_->tokens.rights_of(head.authorization);
+  const auto tokens = state_->tokens.get();
+  const auto rights = tokens->rights_of(head.authorization);
   if (!open && rights == Rights::none) {
     refused = refusal(401, token_wanted);
     return std::nullopt;
   }
   const auto& options = state_->options;
-  if (!open && !state_->tokens.required() && options.http
+  if (!open && !tokens->required() && options.http
       && !is_from_here(*options.http, options.tls.has_value(), head.host, head.origin)) {
     refused = refusal(403, from_elsewhere);
     return std::nullopt;
@@ -87,7 +88,8 @@ std::optional<Route> HttpApi::admit(const HttpHead& head, HttpAnswer& refused) c
     return std::nullopt;
   }
   if (!is_supported(head.content_encoding)
-      || (route->endpoint != EndpointKind::infer && !head.content_encoding.empty())) {
+      || (route->endpoint != EndpointKind::infer && !head.content_encoding.empty()
+          && head.content_encoding != "identity")) {
     refused = refusal(415, "this Content-Encoding is not supported: gzip and deflate are, for /infer");
     return std::nullopt;
   }
@@ -95,7 +97,7 @@ std::optional<Route> HttpApi::admit(const HttpHead& head, HttpAnswer& refused) c
 }
 
 bool HttpApi::is_known(const HttpHead& head) const {
-  return state_->tokens.accept(head.authorization);
+  return state_->tokens.get()->accept(head.authorization);
 }
 
 std::shared_ptr<Service::Ticket> HttpApi::answer(const HttpHead& head, Route route, Bytes body, Done done) const {

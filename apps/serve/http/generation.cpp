@@ -119,6 +119,7 @@ private:
       return answer(refusal_by(request.error()));
     if (!share_.grow_to(bytes_of(*request)))
       return answer(refusal(503, held_too_much));
+    request->arrived = arrived_;
     request->model = std::move(route_.model);
     request->version = std::move(route_.version);
     if (!is_stream())
@@ -238,6 +239,7 @@ private:
   std::shared_ptr<FrontState> state_;
   Route route_;
   Bytes body_;
+  const gpuactors::TimePoint arrived_ = gpuactors::Clock::now();
   HeldShare share_{state_->held};
   HttpApi::Done done_;
   /// Of a path that wants one answer.

@@ -134,6 +134,7 @@ private:
     if (!held)
       return done_(refusal(503, held_too_much));
     form_ = std::move(inference->form);
+    inference->request.arrived = arrived_;
     inference->request.model = std::move(route_.model);
     inference->request.version = std::move(route_.version);
     auto inner =
@@ -199,6 +200,7 @@ private:
   std::optional<std::uint64_t> json_bytes_;
   Route route_;
   Bytes body_;
+  const gpuactors::TimePoint arrived_ = gpuactors::Clock::now();
   HeldShare share_{state_->held};
   OutputForm form_;
   HttpApi::Done done_;

@@ -67,6 +67,11 @@ public:
     return tls_;
   }
 
+  /// For connections that come from now on.
+  void set_tls(std::shared_ptr<boost::asio::ssl::context> tls) noexcept {
+    tls_ = std::move(tls);
+  }
+
   [[nodiscard]] Strangers& strangers() const noexcept {
     return *strangers_;
   }

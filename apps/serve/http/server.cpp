@@ -100,6 +100,13 @@ public:
     return {};
   }
 
+  Result<void> renew_tls() {
+    GPUACTORS_LET(tls, open_tls(state_->options.tls));
+    for (const auto& loop : loops_)
+      loop->post([loop, tls] { loop->set_tls(tls); });
+    return {};
+  }
+
   void stop(gpuactors::Duration grace) {
     if (std::exchange(stopped_, true))
       return;
@@ -220,6 +227,10 @@ Result<std::unique_ptr<HttpServer>> HttpServer::open(std::shared_ptr<FrontState>
 
 const Endpoint& HttpServer::endpoint() const noexcept {
   return parts_->endpoint();
+}
+
+Result<void> HttpServer::renew_tls() {
+  return parts_->renew_tls();
 }
 
 void HttpServer::stop(gpuactors::Duration grace) {

@@ -18,6 +18,10 @@ public:
 
   [[nodiscard]] const gpuactors::Endpoint& endpoint() const noexcept;
 
+  /// Reads certificate and key again, for connections that come from now on. Any thread.
+  /// @returns `invalid_argument` if they cannot be used: those before stay in use.
+  gpuactors::Result<void> renew_tls();
+
   /// Takes no further requests, waits up to `grace` for those under way, gives up the others, closes all connections.
   void stop(gpuactors::Duration grace);
 

@@ -179,9 +179,11 @@ void Dispatcher::fail(const RequestPtr& request, Error error, const char* reason
 
 batching::Capacity Dispatcher::capacity(TimePoint now) const {
   batching::Capacity result;
-  result.replicas = replicas_.size();
   result.free_at = never;
   for (const auto& [id, replica] : replicas_) {
+    if (replica.leaving)
+      continue;
+    ++result.replicas;
     const auto free_at = replica.flights.empty() ? now : std::max(now, replica.free_at);
     if (free_at < result.free_at || result.share == gpuactors::Share{}) {
       result.free_at = free_at;
@@ -251,9 +253,13 @@ void Dispatcher::retire(std::uint64_t id) {
 bool Dispatcher::remove_idle(std::uint64_t id) {
   const std::lock_guard lock{mutex_};
   const auto replica = replicas_.find(id);
-  if (replica == replicas_.end() || !replica->second.flights.empty()
-      || sequences_.by_replica(Clock::now()).contains(id))
+  if (replica == replicas_.end() || !replica->second.flights.empty())
     return false;
+  // What it remembers of sequences is lost with it. Where that is a cache, those go on at others.
+  const bool keeps = options_.facts.sequences == wire::SEQUENCE_MEMORY_STATE || !replica->second.leaving;
+  if (keeps && sequences_.by_replica(Clock::now()).contains(id))
+    return false;
+  static_cast<void>(sequences_.lose(id)); // none that would have to fail
   replicas_.erase(replica);
   return true;
 }
@@ -299,7 +305,8 @@ batching::ScalingLook Dispatcher::look() {
 
 std::size_t Dispatcher::replicas() const {
   const std::lock_guard lock{mutex_};
-  return replicas_.size();
+  return static_cast<std::size_t>(
+      std::count_if(replicas_.begin(), replicas_.end(), [](const auto& item) { return !item.second.leaving; }));
 }
 
 DispatcherSnapshot Dispatcher::snapshot() const {
@@ -320,7 +327,8 @@ DispatcherSnapshot Dispatcher::snapshot() const {
     result.sequences = sequences_.size();
   result.statistics.pending = queue_.waiting();
   for (const auto& [id, replica] : replicas_)
-    result.replicas.push_back(replica.facts);
+    if (!replica.leaving)
+      result.replicas.push_back(replica.facts);
   return result;
 }
 

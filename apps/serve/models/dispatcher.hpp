@@ -137,6 +137,7 @@ public:
   [[nodiscard]] bool knows(gpuactors::Share share, std::uint64_t rows) const;
 
   [[nodiscard]] batching::ScalingLook look();
+  /// How many serve; those that retire do not count, here and in `snapshot`.
   [[nodiscard]] std::size_t replicas() const;
 
   // -- streams of generative models, told by `Generation` ----------------------------------------

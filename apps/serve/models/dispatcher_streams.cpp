@@ -35,9 +35,9 @@ Errc code_for_client(Errc code) {
 }
 
 /// Whose fault it is, for the counters.
-const char* reason_of(Errc code) {
-  if (code == Errc::queue_full) // it was not read
-    return reason::cancelled;
+const char* reason_of(Errc code, bool has_begun) {
+  if (code == Errc::queue_full) // its items were not read, or there was no room for it
+    return has_begun ? reason::cancelled : reason::rejected;
   return code == Errc::invalid_argument ? reason::other : reason::backend;
 }
 
@@ -147,7 +147,7 @@ void Dispatcher::stream_failed(const std::shared_ptr<Pending>& pending, std::uin
       fail(pending,
            Error{code_for_client(error.code()),
                  fmt::format("{} could not answer: {}", options_.facts.title, to_string(error))},
-           reason_of(error.code()), now, actions);
+           reason_of(error.code(), pending->delivered > 0), now, actions);
     pump(now, actions);
     wake_timer();
     note_drained();

@@ -151,8 +151,9 @@ const std::vector<Key>& keys() {
                &ModelConfig::sequence_idle, 1, 0.1),
       time_key("timeout", "MS", "milliseconds in which a request is answered unless it says; none when left out",
                &ModelConfig::timeout, 1e-3, 1e-3),
-      number_key("priority", "of requests that name none, 1 is served first; 2 when left out", &ModelConfig::priority,
-                 1, 1'000'000),
+      number_key("priority",
+                 "of requests that name none: 1 is served before 2, as in Triton's protocol; 2 when left out",
+                 &ModelConfig::priority, 1, 1'000'000),
   };
   return all;
 }

@@ -113,7 +113,7 @@ void ModelTable::end(Model& model, std::unique_ptr<ModelVersion> version, TimePo
 // -- requests -------------------------------------------------------------------------------------
 
 std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDone done) {
-  const auto now = Clock::now();
+  const auto arrived = request.arrived.value_or(Clock::now());
   // An ordinary model has nothing that would understand them, and they would only be kept.
   request.parameters.clear();
   const auto pending = std::make_shared<Pending>(std::move(request), std::move(done));
@@ -137,7 +137,7 @@ std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDo
     pending->rows = *rows;
     // Where rows are of one size, the queue counts them.
     pending->bytes = batch_bytes(wanted, found->dispatcher->facts());
-    set_terms(*pending, now, *found);
+    set_terms(*pending, arrived, *found);
     auto ticket = std::make_shared<PendingTicket>(found->dispatcher, pending);
     if (found->dispatcher->submit(pending)) {
       end_elsewhere(*pending, *found->dispatcher);
@@ -148,7 +148,7 @@ std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDo
 }
 
 std::shared_ptr<Service::Replies> ModelTable::generate(InferRequest request) {
-  const auto now = Clock::now();
+  const auto arrived = request.arrived.value_or(Clock::now());
   const auto generation = Generation::of(std::move(request));
   const auto& pending = generation->pending();
   const auto& wanted = pending->request;
@@ -166,7 +166,7 @@ std::shared_ptr<Service::Replies> ModelTable::generate(InferRequest request) {
     if (const auto fits = check_generation(wanted, found->dispatcher->facts()); !fits)
       return refuse(fits.error());
     pending->bytes = bytes_of(wanted);
-    set_terms(*pending, now, *found);
+    set_terms(*pending, arrived, *found);
     generation->belongs_to(found->dispatcher);
     if (found->dispatcher->submit(pending)) {
       end_elsewhere(*pending, *found->dispatcher);
@@ -184,6 +184,7 @@ void ModelTable::set_terms(Pending& pending, TimePoint arrived, const Route& rou
   pending.ends = wanted.sequence.end;
   if (const auto timeout = wanted.timeout ? wanted.timeout : route.timeout)
     pending.deadline = deadline_after(arrived, *timeout);
+  pending.deadline = std::min(pending.deadline, wanted.call_deadline);
 }
 
 Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_view version,

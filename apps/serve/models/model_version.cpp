@@ -173,6 +173,8 @@ Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, Starte
   options.notice = how.notice;
   options.nodes = how.nodes;
   options.longest_silence = how.longest_silence;
+  options.start_timeout = config.start_timeout;
+  options.ahead = config.ahead;
   options.numbers_only = config.actor.empty();
   options.scaling = config.scaling();
   options.initial = std::clamp(std::max(config.replicas, how.replicas_before), options.scaling.min_replicas,

@@ -101,6 +101,7 @@ Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(std::unique_ptr<ReplicaSta
       next = set->make_one(set->options_.room_wait);
     if (!next) {
       set->scaling_.start_failed(Clock::now());
+      set->scaling_.take_back(set->options_.initial);
       set->dispatcher_->note_failed_start();
       break;
     }
@@ -141,17 +142,42 @@ void ReplicaSet::stop() {
   for (auto& thread : ending)
     if (thread.joinable())
       thread.join();
+  for (const auto& end : ends_)
+    if (end->thread.joinable())
+      end->thread.join();
+  ends_.clear();
   actors_.clear();
 }
 
 void ReplicaSet::end(std::uint64_t id) {
-  const auto actor = actors_.find(id);
-  if (actor == actors_.end())
+  if (const auto actor = take(id))
+    starter_->kill(*actor);
+}
+
+void ReplicaSet::end_beside(std::uint64_t id) {
+  const auto actor = take(id);
+  if (!actor)
     return;
-  starter_->kill(actor->second);
-  actors_.erase(actor);
+  // One that is stuck, or whose node does not answer, must not keep the others from being replaced.
+  std::erase_if(ends_, [](const auto& end) {
+    if (end->is_over && end->thread.joinable())
+      end->thread.join();
+    return end->is_over.load();
+  });
+  const auto& end = ends_.emplace_back(std::make_unique<End>());
+  end->thread = run_beside([this, actor = *actor, it = end.get()] {
+    starter_->kill(actor);
+    it->is_over = true;
+  });
+}
+
+std::optional<ActorRef> ReplicaSet::take(std::uint64_t id) {
+  auto actor = actors_.extract(id);
   asked_.erase(id);
   leaving_.erase(id);
+  if (actor.empty())
+    return std::nullopt;
+  return std::move(actor.mapped());
 }
 
 // -- the keeper -----------------------------------------------------------------------------------
@@ -190,7 +216,7 @@ void ReplicaSet::look_around() {
 void ReplicaSet::take_lost() {
   for (const auto& lost : dispatcher_->take_lost()) {
     note(fmt::format("replica {} was lost: {}", lost.id, lost.why));
-    end(lost.id);
+    end_beside(lost.id);
   }
 }
 
@@ -414,7 +440,9 @@ void ReplicaSet::bring_in(const Ready& ready) {
   const ReplicaFacts facts{id, ready.share, ready.memory_used_bytes};
   if (dispatcher_->facts().generative)
     return dispatcher_->add_generative(facts, stream_from(actor));
-  dispatcher_->add(facts, [actor = actor, time = options_.longest_silence](wire::ReplicaBatch batch, BatchDone done) {
+  // From its sending: those before it are part of it.
+  const Duration time = options_.longest_silence * static_cast<int>(1 + options_.ahead);
+  dispatcher_->add(facts, [actor = actor, time](wire::ReplicaBatch batch, BatchDone done) {
     actor.call<wire::ReplicaReply>(infer_method, std::move(batch), time).then(std::move(done));
   });
 }
@@ -428,7 +456,7 @@ Result<wire::ReplicaDescription> ReplicaSet::check_description(const ActorRef& a
 Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
   const auto& facts = dispatcher_->facts();
   const auto most = dispatcher_->limits().max_batch;
-  const auto run = [&](std::uint64_t rows) -> Result<Duration> {
+  const auto run = [&](std::uint64_t rows, Duration patience) -> Result<Duration> {
     wire::ReplicaBatch batch;
     batch.set_rows(static_cast<std::int64_t>(rows));
     for (const auto& input : facts.inputs)
@@ -436,8 +464,7 @@ Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
     if (facts.has_sequences())
       batch.add_sequences()->set_rows(static_cast<std::int64_t>(rows)); // in none
     const auto start = Clock::now();
-    auto reply =
-        starter_->await(actor.call<wire::ReplicaReply>(infer_method, std::move(batch), options_.longest_silence));
+    auto reply = starter_->await(actor.call<wire::ReplicaReply>(infer_method, std::move(batch), patience));
     const auto took = Clock::now() - start;
     if (!reply && bell_->stopped())
       return gpuactors::fail(reply.error());
@@ -452,13 +479,13 @@ Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
     return took;
   };
   // The largest first: it pages in what all need, and it alone is done where sizes are known from others.
-  GPUACTORS_TRY(run(most));
+  GPUACTORS_TRY(run(most, std::max(options_.longest_silence, options_.start_timeout)));
   const auto until = Clock::now() + longest_measuring;
   for (std::uint64_t rows = 1;; rows = std::min(2 * rows, most)) {
     if (!dispatcher_->knows(share, rows)) {
       constexpr int rounds = 3;
       for (int i = 0; i < rounds && Clock::now() < until; ++i) {
-        GPUACTORS_LET(took, run(rows));
+        GPUACTORS_LET(took, run(rows, options_.longest_silence));
         dispatcher_->learn(share, rows, took);
       }
     }

@@ -39,6 +39,10 @@ struct ReplicaOptions {
   /// How long a batch, or the answer of a generative replica to what it is, may take before the replica counts as
   /// stuck.
   gpuactors::Duration longest_silence = std::chrono::seconds{60};
+  /// How long its first batch may take, if that is longer: it may have to be prepared for.
+  gpuactors::Duration start_timeout{};
+  /// How many batches wait at a replica behind the one that runs: they may take longer, too.
+  std::size_t ahead = 0;
   /// Which nodes replicas should leave; may be null.
   std::shared_ptr<NodeWatch> nodes;
   /// Asked for room for the initial replicas, and how long each of them then waits for it.
@@ -121,6 +125,12 @@ private:
     std::thread thread = {};
   };
 
+  /// The end of a lost replica, likewise.
+  struct End {
+    std::atomic<bool> is_over = false;
+    std::thread thread = {};
+  };
+
   // Any thread.
   gpuactors::Result<Ready> make_one(gpuactors::Duration queue_timeout);
   /// Measures a replica that was started; ends it if it cannot serve.
@@ -142,6 +152,10 @@ private:
   gpuactors::Result<void> warm_up(const gpuactors::ActorRef& actor, gpuactors::Share share);
   void ask_replicas(const batching::ScalingLook& look);
   void end(std::uint64_t id);
+  /// Takes a replica out of the books; nothing if it is not there any more.
+  std::optional<gpuactors::ActorRef> take(std::uint64_t id);
+  /// Ends a replica that is lost, which may take a while, on a thread beside the keeper.
+  void end_beside(std::uint64_t id);
   void note(const std::string& what) const;
 
   const std::unique_ptr<ReplicaStarter> starter_;
@@ -154,6 +168,7 @@ private:
   /// How many replicas there were before the next version wanted any; 0 as long as it does not.
   std::size_t before_ = 0;
   std::vector<std::unique_ptr<Start>> starts_;
+  std::vector<std::unique_ptr<End>> ends_;
   /// Whether a replica has been asked for its description and has not answered yet.
   std::map<std::uint64_t, std::shared_ptr<std::atomic<bool>>> asked_;
   gpuactors::TimePoint next_ask_{};

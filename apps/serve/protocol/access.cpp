@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <openssl/crypto.h>
+#include <openssl/err.h>
 #include <openssl/sha.h>
+#include <openssl/ssl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -113,6 +115,24 @@ bool is_from_here(const gpuactors::Endpoint& listening, bool tls, std::string_vi
   if (host.empty() || !gpuactors::is_loopback(listening.host))
     return true;
   return gpuactors::is_loopback(without_port(host));
+}
+
+Result<void> check_tls(const TlsFiles& files) {
+  ERR_clear_error();
+  const auto why = [] {
+    const auto* reason = ERR_reason_error_string(ERR_peek_last_error());
+    ERR_clear_error();
+    return reason != nullptr ? reason : "it cannot be read";
+  };
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context{SSL_CTX_new(TLS_server_method()), &SSL_CTX_free};
+  if (context == nullptr || SSL_CTX_use_certificate_chain_file(context.get(), files.certificate.c_str()) != 1)
+    return fail(Errc::invalid_argument,
+                fmt::format("the certificate {} cannot be used: {}", files.certificate.string(), why()));
+  if (SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(), SSL_FILETYPE_PEM) != 1
+      || SSL_CTX_check_private_key(context.get()) != 1)
+    return fail(Errc::invalid_argument, fmt::format("the key {} cannot be used with the certificate {}: {}",
+                                                    files.key.string(), files.certificate.string(), why()));
+  return {};
 }
 
 Result<void> check_exposure(const gpuactors::Endpoint& endpoint, bool tokens, bool tls) {

@@ -4,12 +4,17 @@
 #include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/base/result.hpp>
 
+#include <apps/serve/fronts.hpp>
+
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace serve {
@@ -57,6 +62,29 @@ private:
   static Digest digest_of(std::string_view token);
   std::vector<Known> known_;
 };
+
+/// The tokens that open the server now. Any thread.
+class CurrentTokens {
+public:
+  explicit CurrentTokens(Tokens tokens) : tokens_(std::make_shared<const Tokens>(std::move(tokens))) {
+    // nop
+  }
+
+  [[nodiscard]] std::shared_ptr<const Tokens> get() const {
+    return tokens_.load(std::memory_order_acquire);
+  }
+
+  void set(Tokens tokens) {
+    tokens_.store(std::make_shared<const Tokens>(std::move(tokens)), std::memory_order_release);
+  }
+
+private:
+  std::atomic<std::shared_ptr<const Tokens>> tokens_;
+};
+
+/// Checks that certificate and key can be used, and belong to each other.
+/// @returns `invalid_argument` with the reason otherwise.
+[[nodiscard]] gpuactors::Result<void> check_tls(const TlsFiles& files);
 
 /// The sentence for a request without a token.
 inline constexpr std::string_view token_wanted = "this server wants a token: send the header \"Authorization: Bearer "

@@ -23,7 +23,7 @@ struct FrontState {
 
   Service& service;
   FrontOptions options;
-  Tokens tokens;
+  CurrentTokens tokens;
   std::shared_ptr<HeldBytes> held;
   std::atomic<std::size_t> http_connections{0};
   std::atomic<std::size_t> http_refused{0};

@@ -113,10 +113,12 @@ namespace {
 
 Failure no_type(std::string_view kind, std::string_view name, const std::vector<std::string>& known) {
   const std::string_view program = program_invocation_short_name;
-  // A common mistake of newcomers: the node was started by the gpuactors program and runs that, not the user's own.
-  const auto hint = nearest_names(name, known).empty() && program == "gpuactors"
-                        ? ": the program here is gpuactors; gpuactors node --program runs another one"
-                        : "";
+  // A common mistake of newcomers: what runs here is a program of this project, and not the user's own.
+  const auto* hint = !nearest_names(name, known).empty() || !program.starts_with("gpuactors") ? ""
+                     : program == "gpuactors"
+                         ? ": the program here is gpuactors; gpuactors node --program runs another one, and --plugin "
+                           "adds the types of a library"
+                         : ": --plugin adds the types of a library";
   return fail(Errc::not_found,
               fmt::format("there is no {} type \"{}\"{}{}", kind, name, did_you_mean(name, known), hint));
 }

@@ -1,5 +1,6 @@
-// Result<T>: a value or an Error. The subset of C++23's std::expected that this project uses, with the same names, so
-// the standard type can replace it once every supported compiler has it.
+// Result<T>: a value or an Error. The subset of C++23's std::expected that this project uses, with the same names. Code
+// that checks before it accesses a value, as it has to here, can use the standard type instead once every supported
+// compiler has it.
 #pragma once
 
 #include <gpuactors/base/error.hpp>
@@ -51,6 +52,14 @@ namespace detail {
 template <class T>
 struct IsResult : std::false_type {};
 
+/// Whether a `Result<T>` can be made from a value of type `U`. Not from another `Result`: it would be asked whether it
+/// has a value, and an error would become `false`.
+template <class T, class U>
+inline constexpr bool makes_value =
+    std::is_constructible_v<
+        T,
+        U&&> && !std::is_same_v<std::decay_t<U>, Failure> && (IsResult<T>::value || !IsResult<std::decay_t<U>>::value);
+
 } // namespace detail
 
 /// A value of type `T`, or an `Error` instead. Accessing the absent side ends the program: check first.
@@ -60,9 +69,8 @@ public:
   using value_type = T;
 
   template <class U = T>
-  requires(std::is_constructible_v<
-               T, U&&> && !std::is_same_v<std::decay_t<U>, Result> && !std::is_same_v<std::decay_t<U>, Failure>)
-      Result(U&& value)
+  requires(detail::makes_value<T, U> && !std::is_same_v<std::decay_t<U>, Result>) explicit(
+      !std::is_convertible_v<U&&, T>) Result(U&& value)
     : state_(std::in_place_index<0>, std::forward<U>(value)) { // NOLINT(*-explicit-*)
     // nop
   }

@@ -12,15 +12,6 @@ namespace gpuactors {
 
 namespace {
 
-template <class Names>
-Error no_actor(const Names& names, const std::string& name_space, const std::string& name) {
-  std::vector<std::string> known;
-  for (const auto& [key, id] : names)
-    if (key.first == name_space)
-      known.push_back(key.second);
-  return Error{Errc::not_found, fmt::format("there is no actor named \"{}\"{}", name, did_you_mean(name, known))};
-}
-
 std::string describe(const v1::ActorHandle& handle) {
   return fmt::format("actor {} ({})", handle.name().empty() ? std::to_string(handle.id()) : handle.name(),
                      handle.type());
@@ -108,7 +99,21 @@ void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
     return answer.deliver(fail(Errc::not_found, why_not_there(message.handle())));
   if (message.name().empty())
     return answer.deliver(fail(Errc::actor_died, how_ended(message.id())));
-  answer.deliver(fail(no_actor(names_, message.name_space(), message.name())));
+  answer.deliver(fail(no_actor(message.name_space(), message.name())));
+}
+
+Error BrokerCore::no_actor(const std::string& name_space, const std::string& name) const {
+  const auto last = std::find_if(ended_.rbegin(), ended_.rend(), [&](const auto& ended) {
+    return ended.actor().name() == name && ended.actor().name_space() == name_space;
+  });
+  if (last != ended_.rend())
+    return Error{Errc::not_found,
+                 fmt::format("there is no actor named \"{}\" any more: it has ended: {}", name, last->reason())};
+  std::vector<std::string> known;
+  for (const auto& [key, id] : names_)
+    if (key.first == name_space)
+      known.push_back(key.second);
+  return Error{Errc::not_found, fmt::format("there is no actor named \"{}\"{}", name, did_you_mean(name, known))};
 }
 
 std::string BrokerCore::why_not_there(const v1::ActorHandle& handle) const {
@@ -149,7 +154,7 @@ void BrokerCore::answer_early() {
     else if (settling_)
       early_kills_.push_back({message, caller, std::move(answer)});
     else
-      answer.deliver(fail(no_actor(decltype(names_){}, message.name_space(), message.name())));
+      answer.deliver(fail(no_actor(message.name_space(), message.name())));
   }
   for (auto& [message, answer] : std::exchange(early_finds_, {}))
     find(message, std::move(answer));
@@ -165,7 +170,7 @@ void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAn
     else
       answer.deliver(fail(message.name().empty()
                               ? Error{Errc::not_found, fmt::format("there is no actor {}", message.id())}
-                              : no_actor(names_, message.name_space(), message.name())));
+                              : no_actor(message.name_space(), message.name())));
     return;
   }
   if (auto permitted = check_owner(caller, fmt::format("actor {}", record->request.name()), record->spec.owner());

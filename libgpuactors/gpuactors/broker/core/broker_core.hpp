@@ -441,6 +441,8 @@ private:
 
   /// Error texts for callers who ask for an actor that no longer exists, or never did.
   [[nodiscard]] std::string how_ended(std::uint64_t id) const;
+  /// The error for a name that nobody has: why the last one that had it has ended, or which names are like it.
+  [[nodiscard]] Error no_actor(const std::string& name_space, const std::string& name) const;
   [[nodiscard]] std::string why_not_there(const v1::ActorHandle& handle) const;
   /// Null if the broker does not know of its end any more.
   [[nodiscard]] const v1::EndedActor* find_ended(std::uint64_t id) const;
