@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -55,36 +57,47 @@ struct Fronts::Parts {
     end_pools();
   }
 
-  void renew_tokens() const {
+  Result<std::string> renew_tokens() const {
     const auto& file = state->options.token_file;
-    auto tokens = Tokens::read(file);
-    if (!tokens)
-      return state->options.notice(tokens.error().message() + ": those before it stay in use");
-    state->tokens.set(std::move(*tokens));
-    state->options.notice("the tokens were read again from " + file.string());
+    GPUACTORS_LET(tokens, Tokens::read(file));
+    state->tokens.set(std::move(tokens));
+    return "the tokens were read again from " + file.string();
   }
 
-  void renew_tls() const {
+  Result<std::string> renew_tls() const {
     // gRPC's library looks after the files itself.
     const auto& files = *state->options.tls;
-    if (const auto good = check_tls(files); !good)
-      return state->options.notice(good.error().message() + ": the one before stays in use");
+    GPUACTORS_TRY(check_tls(files));
     if (http)
-      if (const auto done = http->renew_tls(); !done)
-        return state->options.notice(done.error().message());
-    state->options.notice("the certificate was read again from " + files.certificate.string());
+      GPUACTORS_TRY(http->renew_tls());
+    return "the certificate was read again from " + files.certificate.string();
   }
 
-  Result<void> look_after_files() {
-    std::vector<Renewal::Watched> watched;
+  /// Has `renew` called when the files have changed, and tells of it; of what cannot be used once.
+  template <class Renew>
+  Renewal::Watched watched(std::vector<std::filesystem::path> files, Renewal::Stamps known, Renew renew) const {
+    return {std::move(files), std::move(known), [this, renew, said = std::string{}]() mutable {
+              const auto renewed = renew();
+              auto text = renewed ? *renewed : renewed.error().message() + ": what was read before stays in use";
+              if (text != said || renewed)
+                state->options.notice(text);
+              said = std::move(text);
+              return renewed.has_value();
+            }};
+  }
+
+  /// @param tokens, tls  the stamps of the files from before they were read.
+  Result<void> look_after_files(Renewal::Stamps tokens, Renewal::Stamps tls) {
+    std::vector<Renewal::Watched> files;
     const auto& options = state->options;
     if (!options.token_file.empty())
-      watched.push_back({{options.token_file}, [this] { renew_tokens(); }});
+      files.push_back(watched({options.token_file}, std::move(tokens), [this] { return renew_tokens(); }));
     if (options.tls)
-      watched.push_back({{options.tls->certificate, options.tls->key}, [this] { renew_tls(); }});
-    if (watched.empty())
+      files.push_back(
+          watched({options.tls->certificate, options.tls->key}, std::move(tls), [this] { return renew_tls(); }));
+    if (files.empty())
       return {};
-    GPUACTORS_LET(started, Renewal::start(std::move(watched), options.limits.renewal));
+    GPUACTORS_LET(started, Renewal::start(std::move(files), options.limits.renewal));
     renewal = std::move(started);
     return {};
   }
@@ -113,6 +126,8 @@ Fronts::~Fronts() {
 Result<Fronts> Fronts::open(Service& service, FrontOptions options) {
   if (!options.http && !options.grpc)
     return fail(Errc::invalid_argument, "there is no address to listen at, neither for HTTP nor for gRPC");
+  auto token_stamps = Renewal::stamps_of({options.token_file});
+  auto tls_stamps = options.tls ? Renewal::stamps_of({options.tls->certificate, options.tls->key}) : Renewal::Stamps{};
   Tokens tokens;
   if (!options.token_file.empty()) {
     GPUACTORS_LET(read, Tokens::read(options.token_file));
@@ -137,7 +152,7 @@ Result<Fronts> Fronts::open(Service& service, FrontOptions options) {
     GPUACTORS_LET(server, GrpcServer::open(parts->state, *chosen.grpc));
     parts->grpc = std::move(server);
   }
-  GPUACTORS_TRY(parts->look_after_files());
+  GPUACTORS_TRY(parts->look_after_files(std::move(token_stamps), std::move(tls_stamps)));
   return Fronts{std::move(parts)};
 }
 

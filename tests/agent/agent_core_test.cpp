@@ -320,3 +320,39 @@ TEST_CASE("a lease that borrows from one whose process is being killed does not 
   CHECK(scene.end_of(2)->error() == static_cast<std::uint32_t>(Errc::lease_revoked));
   CHECK(scene.world.workers.size() == 1);
 }
+
+TEST_CASE("an end without a limit for its grace kills nobody") {
+  Scene scene;
+  scene.lease(1);
+  scene.come_up(1);
+  scene.order_end(1, std::chrono::ceil<std::chrono::milliseconds>(Duration::max()));
+  scene.pass(std::chrono::hours{1});
+  CHECK(scene.world.killed.empty());
+}
+
+TEST_CASE("what borrows from a lease that has ended by itself has its time, too") {
+  Scene scene;
+  scene.lease(1, {.isolated = true});
+  scene.come_up(1);
+  scene.begin(1);
+  scene.lease(2, {.parent = 1});
+  scene.end(1);
+  CHECK(scene.ordered("worker 1: end 2"));
+  CHECK(scene.world.killed.empty());
+  scene.pass(2 * Duration{limits::stop_grace});
+  CHECK(scene.world.killed.count(1) == 1);
+}
+
+TEST_CASE("losses that workers tell of count, although the news of their exits came first") {
+  Scene scene;
+  for (std::uint64_t id = 1; id <= limits::device_losses; ++id) {
+    CHECK(scene.world.faults.empty());
+    scene.lease(id);
+    scene.come_up(id);
+    scene.core->worker_exited(id, "signal 6");
+    scene.lose(id);
+    scene.core->worker_lost(id);
+  }
+  REQUIRE(scene.world.faults.size() == 1);
+  CHECK(scene.world.faults[0].agent() == 1);
+}

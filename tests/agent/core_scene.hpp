@@ -41,8 +41,8 @@ public:
     return 0;
   }
 
-  void wake(Duration after, AgentWake what, std::uint64_t worker) override {
-    reminders.push_back({time + after, what, worker});
+  void wake(Duration after, AgentWake what, std::uint64_t about) override {
+    reminders.push_back({time + after, what, about});
   }
 
   void post(const ContactPtr&, v1::HeldAhead message) override {

@@ -122,3 +122,18 @@ TEST_CASE("a device that fails while its node waits to be admitted by another br
   CHECK(state.devices(0).state() == "ok");
   CHECK(state.devices(1).state() == "failed");
 }
+
+TEST_CASE("a fault that another node of the same name tells of is not this one's", "[broker][core]") {
+  Scene scene;
+  scene.add_node("n0", 7, {}, 2);
+  v1::DeviceFault message;
+  message.set_node("n0");
+  message.set_agent(8);
+  message.add_devices(0);
+  message.set_reason("it is broken");
+  scene.core.devices_failed(message);
+  CHECK(scene.core.state({}).devices(0).state() == "ok");
+  message.set_agent(7);
+  scene.core.devices_failed(message);
+  CHECK(scene.core.state({}).devices(0).state() == "failed");
+}

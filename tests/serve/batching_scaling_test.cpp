@@ -71,6 +71,15 @@ TEST_CASE("what was given up beyond the least comes back, and may go again when 
   CHECK(scaling.decide(begin + 31s, idle({begin})).start == 0);
 }
 
+TEST_CASE("what is owed is forgotten where those that there are have nothing to do", "[serve]") {
+  Scaling scaling{one_to_three()};
+  scaling.take_back(3);
+  CHECK(scaling.decide(begin, busy(2, 0)).start == 1);
+  const auto step = scaling.decide(begin + 31s, idle({begin, begin}));
+  CHECK(step.start == 0);
+  CHECK(step.stop);
+}
+
 TEST_CASE("replicas that are being started are not started twice", "[serve]") {
   auto limits = one_to_three();
   limits.min_replicas = 2;

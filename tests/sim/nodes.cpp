@@ -24,8 +24,8 @@ public:
     return std::chrono::duration_cast<std::chrono::nanoseconds>(now().time_since_epoch()).count();
   }
 
-  void wake(Duration after, AgentWake what, std::uint64_t worker) override {
-    cluster_.at_agent(node_, after, [what, worker](AgentCore& core) { core.wake(what, worker); });
+  void wake(Duration after, AgentWake what, std::uint64_t about) override {
+    cluster_.at_agent(node_, after, [what, about](AgentCore& core) { core.wake(what, about); });
   }
 
   void post(const ContactPtr& broker, v1::HeldAhead message) override {

@@ -25,7 +25,9 @@ ScalingStep Scaling::decide(TimePoint now, const ScalingLook& look) {
 
   ScalingStep step;
   const auto coming = replicas.size() + look.starting;
-  if (replicas.size() >= owed_)
+  const auto idle = longest_idle(now, look);
+  // Nor is one owed where others would go because nobody needs them.
+  if (replicas.size() >= owed_ || idle)
     owed_ = 0;
   const auto least = std::max(limits_.min_replicas, owed_);
   if (replicas.size() < least) {
@@ -40,14 +42,18 @@ ScalingStep Scaling::decide(TimePoint now, const ScalingLook& look) {
     }
     return step;
   }
-  if (replicas.size() > limits_.min_replicas) {
-    const auto longest = std::min_element(replicas.begin(), replicas.end(), [](const auto& a, const auto& b) {
-      return a.busy != b.busy ? b.busy : a.idle_since < b.idle_since;
-    });
-    if (!longest->busy && now - longest->idle_since >= limits_.idle_after)
-      step.stop = longest->id;
-  }
+  if (replicas.size() > limits_.min_replicas)
+    step.stop = idle;
   return step;
+}
+
+std::optional<std::uint64_t> Scaling::longest_idle(TimePoint now, const ScalingLook& look) const {
+  const auto longest = std::min_element(look.replicas.begin(), look.replicas.end(), [](const auto& a, const auto& b) {
+    return a.busy != b.busy ? b.busy : a.idle_since < b.idle_since;
+  });
+  if (longest == look.replicas.end() || longest->busy || now - longest->idle_since < limits_.idle_after)
+    return std::nullopt;
+  return longest->id;
 }
 
 void Scaling::give_up_beyond(std::size_t replicas) {

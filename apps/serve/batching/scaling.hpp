@@ -82,6 +82,8 @@ public:
 private:
   /// Whether this look finds too few replicas.
   bool is_short(gpuactors::TimePoint now, const ScalingLook& look);
+  /// Returns the replica that has been idle for longest, if that is long enough to end it.
+  [[nodiscard]] std::optional<std::uint64_t> longest_idle(gpuactors::TimePoint now, const ScalingLook& look) const;
 
   ScalingLimits limits_;
   ScalingLimits whole_;

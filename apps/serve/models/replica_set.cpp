@@ -31,6 +31,8 @@ namespace {
 /// How long replicas after the first one may wait for their share before they are tried again: those that have to be
 /// there, and those that are only wished for.
 constexpr auto needed_wait = 1s;
+// The same while a lost replica is being ended, which may take so long.
+constexpr auto ending_wait = 10s;
 constexpr auto wished_wait = 100ms;
 
 /// How long an idle replica may take to say what it is, and how often replicas are asked that.
@@ -159,11 +161,11 @@ void ReplicaSet::end_beside(std::uint64_t id) {
   if (!actor)
     return;
   // One that is stuck, or whose node does not answer, must not keep the others from being replaced.
-  std::erase_if(ends_, [](const auto& end) {
-    if (end->is_over && end->thread.joinable())
-      end->thread.join();
-    return end->is_over.load();
-  });
+  const auto over = std::stable_partition(ends_.begin(), ends_.end(), [](const auto& end) { return !end->is_over; });
+  for (auto end = over; end != ends_.end(); ++end)
+    if ((*end)->thread.joinable())
+      (*end)->thread.join();
+  ends_.erase(over, ends_.end());
   const auto& end = ends_.emplace_back(std::make_unique<End>());
   end->thread = run_beside([this, actor = *actor, it = end.get()] {
     starter_->kill(actor);
@@ -226,8 +228,11 @@ void ReplicaSet::begin_start(bool needed, std::uint64_t replaces) {
   const auto& start = starts_.emplace_back(std::make_unique<Start>());
   start->replaces = replaces;
   start->needed = needed;
-  start->thread = run_beside([this, it = start.get()] {
-    it->outcome = make_one(it->needed ? Duration{needed_wait} : Duration{wished_wait});
+  // The share of one that is lost is free when its end is over.
+  const auto ending = std::any_of(ends_.begin(), ends_.end(), [](const auto& end) { return !end->is_over; });
+  const Duration wait = !needed ? Duration{wished_wait} : ending ? Duration{ending_wait} : Duration{needed_wait};
+  start->thread = run_beside([this, it = start.get(), wait] {
+    it->outcome = make_one(wait);
     it->is_over = true;
     bell_->ring();
   });

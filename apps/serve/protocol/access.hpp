@@ -7,10 +7,10 @@
 #include <apps/serve/fronts.hpp>
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -71,15 +71,19 @@ public:
   }
 
   [[nodiscard]] std::shared_ptr<const Tokens> get() const {
-    return tokens_.load(std::memory_order_acquire);
+    const std::lock_guard lock{mutex_};
+    return tokens_;
   }
 
   void set(Tokens tokens) {
-    tokens_.store(std::make_shared<const Tokens>(std::move(tokens)), std::memory_order_release);
+    auto next = std::make_shared<const Tokens>(std::move(tokens));
+    const std::lock_guard lock{mutex_};
+    tokens_ = std::move(next);
   }
 
 private:
-  std::atomic<std::shared_ptr<const Tokens>> tokens_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Tokens> tokens_;
 };
 
 /// Checks that certificate and key can be used, and belong to each other.

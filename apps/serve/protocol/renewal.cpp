@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <system_error>
 #include <utility>
 
@@ -21,8 +22,7 @@ gpuactors::Result<std::unique_ptr<Renewal>> Renewal::start(std::vector<Watched> 
 
 Renewal::Renewal(std::vector<Watched> watched, gpuactors::Duration period)
   : watched_(std::move(watched)), period_(period) {
-  for (const auto& one : watched_)
-    known_.push_back(stamps_of(one));
+  // nop
 }
 
 Renewal::~Renewal() {
@@ -35,17 +35,18 @@ Renewal::~Renewal() {
     thread_.join();
 }
 
-Renewal::Stamp Renewal::stamp_of(const std::filesystem::path& file) {
-  struct stat info {};
-  if (::stat(file.c_str(), &info) != 0)
-    return {};
-  return {info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
-}
-
-std::vector<Renewal::Stamp> Renewal::stamps_of(const Watched& watched) {
-  std::vector<Stamp> stamps;
-  for (const auto& file : watched.files)
-    stamps.push_back(stamp_of(file));
+Renewal::Stamps Renewal::stamps_of(const std::vector<std::filesystem::path>& files) {
+  Stamps stamps;
+  for (const auto& file : files) {
+    struct stat info {};
+    if (::stat(file.c_str(), &info) != 0) {
+      stamps.emplace_back();
+      continue;
+    }
+    const std::chrono::nanoseconds changed =
+        std::chrono::seconds{info.st_ctim.tv_sec} + std::chrono::nanoseconds{info.st_ctim.tv_nsec};
+    stamps.push_back({info.st_dev, info.st_ino, info.st_size, changed.count()});
+  }
   return stamps;
 }
 
@@ -53,12 +54,10 @@ void Renewal::watch() {
   std::unique_lock lock{mutex_};
   while (!wake_.wait_for(lock, period_, [this] { return ends_; })) {
     lock.unlock();
-    for (std::size_t i = 0; i < watched_.size(); ++i)
+    for (auto& one : watched_)
       // Before they are read: what changes meanwhile is read again.
-      if (auto now = stamps_of(watched_[i]); now != known_[i]) {
-        known_[i] = std::move(now);
-        watched_[i].changed();
-      }
+      if (auto now = stamps_of(one.files); now != one.known && one.changed())
+        one.known = std::move(now);
     lock.lock();
   }
 }

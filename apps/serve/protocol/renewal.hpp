@@ -18,11 +18,29 @@ namespace serve {
 /// Watches files on a thread of its own until its end.
 class Renewal {
 public:
-  /// Files that belong together, and what is called, on that thread, when one of them is another one than before.
+  /// What tells files from those that were there before; all zero for one that is not there.
+  struct Stamp {
+    std::uint64_t device = 0;
+    std::uint64_t inode = 0;
+    std::int64_t bytes = 0;
+    /// Of the last change of contents, owner or rights, in nanoseconds.
+    std::int64_t changed_ns = 0;
+
+    friend bool operator==(const Stamp&, const Stamp&) = default;
+  };
+  using Stamps = std::vector<Stamp>;
+
+  /// Files that belong together.
   struct Watched {
     std::vector<std::filesystem::path> files;
-    std::function<void()> changed;
+    /// Of the files that were read last, taken before.
+    Stamps known;
+    /// Called on the thread when one of them is another one. @returns whether they could be read; it is called again
+    /// otherwise.
+    std::function<bool()> changed;
   };
+
+  [[nodiscard]] static Stamps stamps_of(const std::vector<std::filesystem::path>& files);
 
   /// @returns `unavailable` if there is no thread for it.
   [[nodiscard]] static gpuactors::Result<std::unique_ptr<Renewal>> start(std::vector<Watched> watched,
@@ -33,24 +51,11 @@ public:
   ~Renewal();
 
 private:
-  /// What tells a file from the one that was there before; all zero if there is none.
-  struct Stamp {
-    std::uint64_t inode = 0;
-    std::int64_t bytes = 0;
-    std::int64_t seconds = 0;
-    std::int64_t nanoseconds = 0;
-
-    friend bool operator==(const Stamp&, const Stamp&) = default;
-  };
-
   Renewal(std::vector<Watched> watched, gpuactors::Duration period);
-  static Stamp stamp_of(const std::filesystem::path& file);
-  static std::vector<Stamp> stamps_of(const Watched& watched);
   void watch();
 
-  const std::vector<Watched> watched_;
+  std::vector<Watched> watched_;
   const gpuactors::Duration period_;
-  std::vector<std::vector<Stamp>> known_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool ends_ = false;

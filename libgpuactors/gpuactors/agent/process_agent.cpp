@@ -59,10 +59,10 @@ public:
     return duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count();
   }
 
-  void wake(Duration after, AgentWake what, std::uint64_t worker) override {
+  void wake(Duration after, AgentWake what, std::uint64_t about) override {
     v1::Tick tick;
     tick.set_what(static_cast<std::uint32_t>(what));
-    tick.set_id(worker);
+    tick.set_id(about);
     if (after <= Duration::zero())
       caf_version::post(caf::actor_cast<Handle>(&self_), std::move(tick));
     else

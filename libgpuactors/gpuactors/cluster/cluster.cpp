@@ -146,6 +146,30 @@ Future<void> done(detail::ClusterCore& core, TimePoint deadline, Message message
 
 } // namespace
 
+namespace detail {
+
+void end_owned(const OwnersCluster& cluster, const ActorRef& actor) noexcept {
+  const auto core = cluster.lock();
+  if (core == nullptr || !actor)
+    return;
+  v1::KillActor message;
+  message.set_id(actor.id().value());
+  message.set_no_restart(true);
+  message.set_grace_ms(to_limit_ms(limits::stop_grace));
+  static_cast<void>(done(*core, never, std::move(message)));
+}
+
+void end_owned(const OwnersCluster& cluster, const PlacementGroup& group) noexcept {
+  const auto core = cluster.lock();
+  if (core == nullptr)
+    return;
+  v1::ReleaseGroup message;
+  message.set_id(group.id.value());
+  static_cast<void>(done(*core, never, std::move(message)));
+}
+
+} // namespace detail
+
 // -- life -----------------------------------------------------------------------------------------
 
 Cluster::Cluster(std::shared_ptr<detail::ClusterCore> core, LeaseId parent, bool owner)

@@ -6,10 +6,12 @@
 #include <gpuactors/cluster/described_types.hpp>
 #include <gpuactors/cluster/logs.hpp>
 #include <gpuactors/cluster/open_options.hpp>
+#include <gpuactors/cluster/owned.hpp>
 
 #include <atomic>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace caf {
 class actor_system;
@@ -182,6 +184,16 @@ public:
   /// End an actor like `kill`, without waiting for it. `Future::cancel` does not take the order back.
   Future<void> kill_async(const ActorRef& actor, const KillOptions& options = {});
   Future<void> kill_async(std::string_view name, const KillOptions& options = {}, std::string_view name_space = {});
+
+  /// Has an actor or a group end with the object that is returned, and not only with this program:
+  /// `GPUACTORS_LET(trainer, cluster.spawn("trainer", config)); const auto owned = cluster.own(trainer);`. Any thread.
+  [[nodiscard]] OwnedActor own(ActorRef actor) const {
+    return {core_, std::move(actor)};
+  }
+
+  [[nodiscard]] OwnedGroup own(PlacementGroup group) const {
+    return {core_, std::move(group)};
+  }
 
   // -- placement groups and nodes --------------------------------------------------------------
 

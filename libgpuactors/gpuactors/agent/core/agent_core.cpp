@@ -43,11 +43,11 @@ void AgentCore::wake(AgentWake what, std::uint64_t about) {
     break;
   case AgentWake::worker_failed:
     if (found != workers_.end())
-      bury(about, std::string{found->second.failure});
+      bury(about, found->second.failure);
     break;
   case AgentWake::worker_exit:
     if (found != workers_.end())
-      bury(about, std::string{*found->second.exit});
+      bury(about, *found->second.exit);
     break;
   case AgentWake::lease_end:
     if (const auto lease = leases_.find(LeaseId{about}); lease != leases_.end())
@@ -159,9 +159,10 @@ void AgentCore::end(const v1::EndLease& order) {
   world_.order(worker.control, order);
   // The worker watches over the grace, unless user code keeps it from that. Those that borrow from this lease get a
   // grace, too, and end first.
-  if (order.grace_ms() > 0)
-    world_.wake(from_milliseconds(order.grace_ms()) + 2 * Duration{limits::stop_grace}, AgentWake::lease_end,
-                order.lease());
+  constexpr Duration slack = 2 * Duration{limits::stop_grace};
+  const auto grace = from_milliseconds(order.grace_ms());
+  if (grace > Duration::zero() && grace < Duration::max() - slack)
+    world_.wake(grace + slack, AgentWake::lease_end, order.lease());
 }
 
 void AgentCore::ended(v1::LeaseEnded message) {
@@ -172,7 +173,7 @@ void AgentCore::ended(v1::LeaseEnded message) {
   auto& worker = workers_.at(lease->worker);
   const bool lost = message.lost_devices_size() > 0;
   // All holders in the process report the same loss: only the first report counts.
-  if (!worker.ending)
+  if (lost && !std::exchange(worker.told_loss, true))
     for (const auto index : message.lost_devices())
       note_loss(index);
   message.clear_lost_devices();
@@ -196,6 +197,7 @@ void AgentCore::ended(v1::LeaseEnded message) {
     order.set_epoch(leases_.at(other).held.lease().epoch());
     order.set_grace_ms(std::chrono::milliseconds{limits::stop_grace}.count());
     world_.order(worker.control, order);
+    world_.wake(2 * Duration{limits::stop_grace}, AgentWake::lease_end, other.value());
   }
 }
 

@@ -101,6 +101,8 @@ private:
     std::vector<int> devices;
     /// The worker is being ended and gets no more work.
     bool ending = false;
+    /// A holder of it has told of a lost device.
+    bool told_loss = false;
     /// It did not come up in time.
     bool late = false;
     /// Null while the worker is not up.
@@ -148,7 +150,7 @@ private:
                              const Environment& environment, std::string purpose);
   void kill_worker(WorkerRecord& worker);
   /// Its process is gone, and all that it had to say has arrived.
-  void bury(std::uint64_t number, const std::string& text);
+  void bury(std::uint64_t number, std::string text);
   /// New leases with the worker's key get a new worker.
   void free_key(const WorkerRecord& worker);
 

@@ -50,6 +50,7 @@ void AgentCore::device_used(v1::DeviceUse message) {
 v1::DeviceFault AgentCore::put_out_of_use(const std::vector<int>& devices, const std::string& reason) {
   v1::DeviceFault told;
   told.set_node(options_.node.name());
+  told.set_agent(options_.id);
   told.mutable_devices()->Add(devices.begin(), devices.end());
   told.set_reason(reason);
   std::vector<std::string> notices;

@@ -34,7 +34,9 @@ void AgentCore::broker_changed(const ContactPtr& broker) {
     world_.notice("the connection to the broker is lost: what runs here goes on");
   broker_ = broker;
   accepted_ = false;
-  for (auto& save : broker != nullptr ? std::exchange(unsent_saves_, {}) : std::vector<v1::ActorSaved>{})
+  if (broker == nullptr)
+    return;
+  for (auto& save : std::exchange(unsent_saves_, {}))
     tell_broker(std::move(save));
   register_node();
 }

@@ -113,7 +113,7 @@ void AgentCore::worker_lost(std::uint64_t number) {
     return;
   worker->second.lost = true;
   if (worker->second.exit)
-    return bury(number, std::string{*worker->second.exit});
+    return bury(number, *worker->second.exit);
   if (!worker->second.ending)
     worker->second.owner = LeaseId{};
   kill_worker(worker->second);
@@ -146,7 +146,7 @@ void AgentCore::worker_exited(std::uint64_t number, const std::string& text) {
   world_.wake(limits::exit_patience, AgentWake::worker_exit, number);
 }
 
-void AgentCore::bury(std::uint64_t number, const std::string& text) {
+void AgentCore::bury(std::uint64_t number, std::string text) { // NOLINT(*-unnecessary-value-param): of the record
   const auto worker = workers_.extract(number);
   tasks_.ended(number);
   if (worker.empty())

@@ -9,11 +9,14 @@
 namespace gpuactors {
 
 void BrokerCore::devices_failed(const v1::DeviceFault& message) {
-  for (const auto index : message.devices())
-    fail_device(message.node(), index, message.reason());
+  // Another node may have had the name, or ask for it. An embedded one has no number.
+  const auto of = [&](std::uint64_t agent) { return message.agent() == 0 || message.agent() == agent; };
+  if (const auto known = nodes_.find(message.node()); known != nodes_.end() && of(known->second.agent_id))
+    for (const auto index : message.devices())
+      fail_device(message.node(), index, message.reason());
   // A node that waits to be admitted does not say it again.
   for (auto& arrival : arrivals_)
-    if (arrival.message.node().name() == message.node())
+    if (arrival.message.node().name() == message.node() && of(arrival.message.agent()))
       for (auto& device : *arrival.message.mutable_node()->mutable_devices())
         if (std::count(message.devices().begin(), message.devices().end(), device.index()) > 0)
           device.set_fault(message.reason());
