@@ -167,9 +167,11 @@ void ReplicaSet::end_beside(std::uint64_t id) {
       (*end)->thread.join();
   ends_.erase(over, ends_.end());
   const auto& end = ends_.emplace_back(std::make_unique<End>());
+  end->since = Clock::now();
   end->thread = run_beside([this, actor = *actor, it = end.get()] {
     starter_->kill(actor);
     it->is_over = true;
+    bell_->ring();
   });
 }
 
@@ -225,11 +227,16 @@ void ReplicaSet::take_lost() {
 void ReplicaSet::begin_start(bool needed, std::uint64_t replaces) {
   if (starts_.size() >= most_starts)
     return;
+  // The share of one that is lost is free when its end is over, usually at once: until then, another place would be
+  // found, beside those that serve. Not if it is stuck.
+  const auto is_ending = [](const auto& end) { return !end->is_over; };
+  const auto ends_soon = [&](const auto& end) { return is_ending(end) && Clock::now() < end->since + needed_wait; };
+  if (std::any_of(ends_.begin(), ends_.end(), ends_soon))
+    return;
   const auto& start = starts_.emplace_back(std::make_unique<Start>());
   start->replaces = replaces;
   start->needed = needed;
-  // The share of one that is lost is free when its end is over.
-  const auto ending = std::any_of(ends_.begin(), ends_.end(), [](const auto& end) { return !end->is_over; });
+  const auto ending = std::any_of(ends_.begin(), ends_.end(), is_ending);
   const Duration wait = !needed ? Duration{wished_wait} : ending ? Duration{ending_wait} : Duration{needed_wait};
   start->thread = run_beside([this, it = start.get(), wait] {
     it->outcome = make_one(wait);

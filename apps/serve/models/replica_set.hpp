@@ -127,6 +127,7 @@ private:
 
   /// The end of a lost replica, likewise.
   struct End {
+    gpuactors::TimePoint since{};
     std::atomic<bool> is_over = false;
     std::thread thread = {};
   };
