@@ -65,11 +65,9 @@ struct Fronts::Parts {
   }
 
   Result<std::string> renew_tls() const {
-    // gRPC's library looks after the files itself.
     const auto& files = *state->options.tls;
-    GPUACTORS_TRY(check_tls(files));
-    if (http)
-      GPUACTORS_TRY(http->renew_tls());
+    // gRPC's library looks after the files itself.
+    GPUACTORS_TRY(http ? http->renew_tls() : check_tls(files));
     return "the certificate was read again from " + files.certificate.string();
   }
 

@@ -161,6 +161,20 @@ struct Scene {
     return id;
   }
 
+  /// Has a detached group of two bundles placed, each on a node of its own.
+  void add_spread_group() {
+    v1::SubmitGroup group;
+    group.set_client(1);
+    group.set_client_request(++last_request);
+    group.set_detached(true);
+    group.set_strategy(v1::SubmitGroup::STRICT_SPREAD);
+    group.add_bundles()->set_cpu_units(60'000);
+    group.add_bundles()->set_cpu_units(60'000);
+    core.submit_group(group, {}, BrokerAnswer<v1::GroupInfo>{[](const Result<v1::GroupInfo>& placed) {
+                        CHECK(must(placed).state() == "placed");
+                      }});
+  }
+
   void start(const v1::StartActor& order) {
     v1::LeaseStarted started;
     started.set_lease(order.lease().id());

@@ -431,16 +431,7 @@ TEST_CASE("a later broker does not restore a bundle whose place others got while
     first.greet(1);
     first.add_node();
     first.add_node("n1", 8);
-    v1::SubmitGroup group;
-    group.set_client(1);
-    group.set_client_request(++first.last_request);
-    group.set_detached(true);
-    group.set_strategy(v1::SubmitGroup::STRICT_SPREAD);
-    group.add_bundles()->set_cpu_units(60'000);
-    group.add_bundles()->set_cpu_units(60'000);
-    first.core.submit_group(group, {}, BrokerAnswer<v1::GroupInfo>{[](const Result<v1::GroupInfo>& placed) {
-                              CHECK(must(placed).state() == "placed");
-                            }});
+    first.add_spread_group();
     first.core.finish();
   }
   v1::StartActor order;

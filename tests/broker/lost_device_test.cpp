@@ -101,15 +101,7 @@ TEST_CASE("a device that fails while its node waits to be admitted by another br
     first.greet(1);
     first.add_node("n0", 7, {}, 2);
     first.add_node("n1", 8, {}, 1);
-    v1::SubmitGroup group;
-    group.set_client(1);
-    group.set_client_request(++first.last_request);
-    group.set_detached(true);
-    group.set_strategy(v1::SubmitGroup::STRICT_SPREAD);
-    group.add_bundles()->set_cpu_units(60'000);
-    group.add_bundles()->set_cpu_units(60'000);
-    first.core.submit_group(group, {},
-                            BrokerAnswer<v1::GroupInfo>{[](const Result<v1::GroupInfo>& placed) { must(placed); }});
+    first.add_spread_group();
     first.core.finish();
   }
   Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};

@@ -100,6 +100,25 @@ TEST_CASE("answers over gRPC are counted by code, each one of a stream", "[serve
   CHECK(stream->Finish().ok());
 }
 
+TEST_CASE("the deadline of a call is no timeout of its request, and its time begins when it has arrived", "[serve]") {
+  Served served;
+  auto stub = inference::GRPCInferenceService::NewStub(served.channel);
+  inference::ModelInferResponse answer;
+  const auto begin = gpuactors::Clock::now();
+  grpc::ClientContext unlimited;
+  REQUIRE(stub->ModelInfer(&unlimited, row_for("line"), &answer).ok());
+  CHECK(served.service.last().call_deadline == gpuactors::never);
+  CHECK(served.service.last().arrived >= begin);
+  CHECK(served.service.last().arrived <= gpuactors::Clock::now());
+  grpc::ClientContext limited;
+  limited.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes{1});
+  REQUIRE(stub->ModelInfer(&limited, row_for("line"), &answer).ok());
+  CHECK_FALSE(served.service.last().timeout.has_value());
+  CHECK(served.service.last().call_deadline > begin);
+  // gRPC sends what is left, rounded up.
+  CHECK(served.service.last().call_deadline <= gpuactors::Clock::now() + std::chrono::minutes{2});
+}
+
 TEST_CASE("an id that is too long is refused, and not repeated by a stream", "[serve]") {
   Served served;
   auto stub = inference::GRPCInferenceService::NewStub(served.channel);

@@ -123,8 +123,17 @@ std::shared_ptr<Service::Ticket> TestService::infer(InferRequest request, InferD
   }
   if (request.model == "wait")
     return wait(request, std::move(done));
+  if (request.model == "line") {
+    const std::lock_guard lock{mutex_};
+    last_ = request;
+  }
   done(compute(request));
   return nullptr;
+}
+
+InferRequest TestService::last() const {
+  const std::lock_guard lock{mutex_};
+  return last_;
 }
 
 std::shared_ptr<Service::Replies> TestService::generate(InferRequest request) {

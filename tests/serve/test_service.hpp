@@ -42,6 +42,8 @@ public:
   gpuactors::Result<void> unload(std::string_view model) override;
   [[nodiscard]] std::string metrics() const override;
 
+  /// The last request for "line".
+  [[nodiscard]] InferRequest last() const;
   /// Requests that wait.
   [[nodiscard]] std::size_t waiting() const;
   /// Requests that were given up by their clients.
@@ -72,6 +74,7 @@ private:
   std::map<std::string, std::string> load_parameters_;
   std::map<std::uint64_t, Waiting> waiting_;
   std::uint64_t next_ = 0;
+  InferRequest last_;
   std::size_t cancelled_ = 0;
   bool ending_ = false;
   std::thread watcher_;

@@ -145,6 +145,8 @@ private:
   void say_goodbye(Node& node);
   /// The machine is started again: all processes are gone.
   void restart(Node& node);
+  /// Where a node's agent, its processes and its log are of different minds.
+  static std::vector<std::string> disagreements_of(const Node& node);
   void check_room(const Node& node);
   void check_life(const gpuactors::v1::HeldLease& held);
 

@@ -272,12 +272,9 @@ std::vector<std::string> Cluster::disagreements() {
   for (const auto& node : nodes_) {
     if (!node->registered)
       complain(fmt::format("node {} is not registered", node->offer.name()));
-    std::set<std::uint64_t> of_agent;
-    for (const auto lease : node->core->held())
-      of_agent.insert(lease.value());
+    for (auto& what : disagreements_of(*node))
+      complain(std::move(what));
     for (const auto& [lease, held] : node->held) {
-      if (of_agent.erase(lease) == 0)
-        complain(fmt::format("lease {} runs on {}, whose agent does not know it", lease, node->offer.name()));
       if (known.count(lease) == 0)
         complain(fmt::format("node {} holds lease {}, which the broker does not know", node->offer.name(), lease));
       if (!held.has_started())
@@ -292,8 +289,6 @@ std::vector<std::string> Cluster::disagreements() {
       if (spec.name().empty() && (*owner)->withdrawn.count(held.client_request()) > 0)
         complain(fmt::format("actor {} was withdrawn", held.actor().actor()));
     }
-    for (const auto lease : of_agent)
-      complain(fmt::format("the agent of {} knows lease {}, which does not run", node->offer.name(), lease));
     std::erase_if(
         known, [&](const auto& item) { return item.second == node->offer.name() && node->held.count(item.first) > 0; });
   }

@@ -97,9 +97,8 @@ public:
       cluster_.time_.at(now() + cluster_.soon(20), [&cluster = cluster_, process] { cluster.exit(process); });
   }
 
-  void watch(const ContactPtr& contact, std::uint64_t worker) override {
+  void watch(const ContactPtr& contact, std::uint64_t) override {
     process_of(contact)->watched = true;
-    static_cast<void>(worker);
   }
 
   void order(const ContactPtr& worker, const v1::StartRunner& order) override {
@@ -132,17 +131,19 @@ public:
     return false;
   }
 
-  void holder_begins(std::uint64_t, const v1::HeldLease& held, std::int64_t) override {
-    log_.insert(held.lease().id());
+  void holder_begins(std::uint64_t worker, const v1::HeldLease& held, std::int64_t) override {
+    log_[held.lease().id()] = worker;
   }
 
   void holder_ended(std::uint64_t, std::uint64_t lease) override {
-    log_.erase(lease);
+    if (log_.erase(lease) == 0)
+      cluster_.violations_.push_back(fmt::format("the log hears of the end of lease {}, which has not begun", lease));
   }
 
   void worker_ended(std::uint64_t worker) override {
     if (const auto process = cluster_.process_of(node_, worker); process != nullptr)
       cluster_.violations_.push_back(fmt::format("worker {} counts as ended, and runs", worker));
+    std::erase_if(log_, [worker](const auto& line) { return line.second == worker; });
   }
 
   std::string address() const override {
@@ -170,6 +171,14 @@ public:
   void parted() override {
     cluster_.at_agent(node_, cluster_.soon(5),
                       [&cluster = cluster_, &node = node_](AgentCore&) { cluster.restart(node); });
+  }
+
+  /// Leases whose lines the log knows.
+  [[nodiscard]] std::set<std::uint64_t> log() const {
+    std::set<std::uint64_t> leases;
+    for (const auto& [lease, worker] : log_)
+      leases.insert(lease);
+    return leases;
   }
 
 private:
@@ -218,8 +227,24 @@ private:
   Cluster& cluster_;
   Node& node_;
   const std::uint64_t number_;
-  std::set<std::uint64_t> log_;
+  /// The workers in which leases run, as the log knows.
+  std::map<std::uint64_t, std::uint64_t> log_;
 };
+
+std::vector<std::string> Cluster::disagreements_of(const Node& node) {
+  std::vector<std::string> result;
+  std::set<std::uint64_t> of_agent;
+  for (const auto lease : node.core->held())
+    of_agent.insert(lease.value());
+  if (of_agent != node.world->log())
+    result.push_back(fmt::format("the log of {} knows other leases than its agent", node.offer.name()));
+  for (const auto& [lease, held] : node.held)
+    if (of_agent.erase(lease) == 0)
+      result.push_back(fmt::format("lease {} runs on {}, whose agent does not know it", lease, node.offer.name()));
+  for (const auto lease : of_agent)
+    result.push_back(fmt::format("the agent of {} knows lease {}, which does not run", node.offer.name(), lease));
+  return result;
+}
 
 Cluster::Node::Node() = default;
 Cluster::Node::~Node() = default;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <utility>
 
 #ifdef CAF_MAJOR_VERSION
 #error "the cores have come to include CAF"
@@ -49,37 +50,30 @@ const std::uint64_t seeds = [] {
   return asked != nullptr ? std::stoull(asked) : 400;
 }();
 
+/// Lives through so many histories. @returns what has happened in them, and before.
+Coverage live_through(const Faults& faults, std::uint64_t histories = seeds, Coverage coverage = {}) {
+  for (std::uint64_t seed = 1; seed <= histories; ++seed)
+    live_through(seed, faults, coverage);
+  return coverage;
+}
+
 } // namespace
 
 TEST_CASE("a cluster in which nothing fails ends as it began", "[simulation]") {
-  Coverage coverage;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
-    live_through(seed, {}, coverage);
+  auto coverage = live_through(Faults{});
   for (const auto* what : {"acquire: done", "spawn: done", "group: done", "find: done", "kill: done"})
     CHECK(coverage[what] > seeds);
 }
 
 TEST_CASE("a cluster in which holders and nodes die ends as it began", "[simulation]") {
-  Coverage coverage;
-  Faults faults;
-  faults.lost_holders = 10;
-  faults.lost_nodes = 3;
-  faults.own_ends = 5;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
-    live_through(seed, faults, coverage);
+  auto coverage = live_through({.lost_nodes = 3, .lost_holders = 10, .own_ends = 5});
   CHECK(coverage["holder lost"] > seeds);
   CHECK(coverage["node lost"] > seeds);
   CHECK(coverage["own end"] > seeds);
 }
 
 TEST_CASE("a cluster in which worker processes die, stick or never begin ends as it began", "[simulation]") {
-  Coverage coverage;
-  Faults faults;
-  faults.lost_workers = 10;
-  faults.lost_holders = 3;
-  faults.own_ends = 3;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
-    live_through(seed, faults, coverage);
+  auto coverage = live_through({.lost_holders = 3, .lost_workers = 10, .own_ends = 3});
   for (const auto* what : {"worker lost", "context lost", "state found again", "own end"})
     CHECK(coverage[what] > seeds);
   for (const auto* what : {"worker not started", "worker did not come up", "holder stuck", "worker stuck"})
@@ -87,100 +81,60 @@ TEST_CASE("a cluster in which worker processes die, stick or never begin ends as
 }
 
 TEST_CASE("a cluster in which devices fail gives nobody what others still hold", "[simulation]") {
-  Coverage coverage;
-  Faults faults;
-  faults.lost_devices = 6;
-  faults.lost_holders = 4;
-  faults.own_ends = 3;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
-    live_through(seed, faults, coverage);
+  auto coverage = live_through({.lost_holders = 4, .own_ends = 3, .lost_devices = 6});
   CHECK(coverage["device lost"] > seeds);
 }
 
 TEST_CASE("a cluster in which connections are lost ends as it began", "[simulation]") {
-  Coverage coverage;
-  Faults faults;
-  faults.lost_connections = 8;
-  faults.lost_clients = 2;
-  faults.drains = 3;
-  faults.own_ends = 4;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
-    live_through(seed, faults, coverage);
+  auto coverage = live_through({.lost_connections = 8, .lost_clients = 2, .own_ends = 4, .drains = 3});
   for (const auto* what : {"connection lost", "client lost", "node drained", "node undrained", "own end"})
     CHECK(coverage[what] > seeds);
 }
 
 TEST_CASE("a cluster whose broker dies brings no actor back that has ended itself", "[simulation]") {
-  Coverage coverage;
-  Faults faults;
-  faults.lost_brokers = 3;
-  faults.own_ends = 8;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
-    live_through(seed, faults, coverage);
+  auto coverage = live_through({.own_ends = 8, .lost_brokers = 3});
   for (const auto* what : {"broker lost", "own end"})
     CHECK(coverage[what] > seeds);
 }
 
 TEST_CASE("a cluster whose broker stands still loses nobody who comes back in time", "[simulation]") {
-  Coverage coverage;
-  Faults faults;
-  faults.standstills = 4;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
-    live_through(seed, faults, coverage);
+  auto coverage = live_through({.standstills = 4});
   CHECK(coverage["broker stood still"] > seeds);
 }
 
 TEST_CASE("a cluster whose broker stands still, and which some leave, ends as it began", "[simulation]") {
-  Coverage coverage;
-  Faults faults;
-  faults.lost_connections = 3;
-  faults.lost_nodes = 1;
-  faults.drains = 2;
-  faults.goodbyes = 3;
-  faults.standstills = 2;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
-    live_through(seed, faults, coverage);
+  auto coverage = live_through({.lost_connections = 3, .lost_nodes = 1, .drains = 2, .goodbyes = 3, .standstills = 2});
   for (const auto* what : {"broker stood still", "node stopped", "node leaves", "client stopped"})
     CHECK(coverage[what] > seeds);
 }
 
 TEST_CASE("a cluster with quotas gives nobody more than theirs, whatever dies", "[simulation]") {
-  Coverage coverage;
-  Faults faults;
-  faults.quotas = 10;
-  for (std::uint64_t seed = 1; seed <= seeds / 2; ++seed)
-    live_through(seed, faults, coverage);
-  faults.lost_brokers = 3;
-  for (std::uint64_t seed = 1; seed <= seeds / 2; ++seed)
-    live_through(seed, faults, coverage);
-  faults.lost_connections = 5;
-  faults.lost_nodes = 2;
-  faults.lost_clients = 1;
-  faults.lost_holders = 5;
-  faults.lost_brokers = 2;
-  faults.drains = 2;
-  faults.own_ends = 4;
-  for (std::uint64_t seed = 1; seed <= seeds / 2; ++seed)
-    live_through(seed, faults, coverage);
+  auto coverage = live_through({.quotas = 10}, seeds / 2);
+  coverage = live_through({.lost_brokers = 3, .quotas = 10}, seeds / 2, std::move(coverage));
+  coverage = live_through({.lost_connections = 5,
+                           .lost_nodes = 2,
+                           .lost_clients = 1,
+                           .lost_holders = 5,
+                           .own_ends = 4,
+                           .lost_brokers = 2,
+                           .drains = 2,
+                           .quotas = 10},
+                          seeds / 2, std::move(coverage));
   for (const auto* what : {"quota set", "at the quota", "waits for a quota", "broker lost"})
     CHECK(coverage[what] > seeds / 2);
 }
 
 TEST_CASE("a cluster in which everything dies ends as it began", "[simulation]") {
-  Coverage coverage;
-  Faults faults;
-  faults.lost_connections = 5;
-  faults.lost_nodes = 2;
-  faults.lost_clients = 1;
-  faults.lost_holders = 5;
-  faults.lost_brokers = 2;
-  faults.drains = 2;
-  faults.goodbyes = 1;
-  faults.standstills = 1;
-  faults.own_ends = 4;
-  faults.lost_devices = 3;
-  faults.lost_workers = 4;
-  for (std::uint64_t seed = 1; seed <= seeds; ++seed)
-    live_through(seed, faults, coverage);
+  auto coverage = live_through({.lost_connections = 5,
+                                .lost_nodes = 2,
+                                .lost_clients = 1,
+                                .lost_holders = 5,
+                                .lost_workers = 4,
+                                .own_ends = 4,
+                                .lost_brokers = 2,
+                                .drains = 2,
+                                .lost_devices = 3,
+                                .goodbyes = 1,
+                                .standstills = 1});
   CHECK(coverage["broker lost"] > seeds);
 }

@@ -74,6 +74,12 @@ refuses("an unknown subcommand is answered with the nearest", ["device"],
 refuses("an unknown option is answered with the nearest", ["submit", "echo", "--gpu", "1"],
         r'gpuactors submit: there is no option --gpu; did you mean "--gpus" or "--cpus"\?')
 refuses("an unknown option before the subcommand is bad usage", ["--jso"], r"gpuactors: there is no option --jso")
+refuses("an isolation that there is not is refused with those that there are", submit("echo", "--isolation", "vm"),
+        r'gpuactors submit: --isolation is "vm": thread or process is expected')
+refuses("a number of retries that is none is refused with what is allowed", submit("echo", "--max-retries", "-2"),
+        r'gpuactors submit: --max-retries is "-2": a whole number from 0 on is expected, or always')
+refuses("a time to wait that is none is refused", submit("echo", "--queue-timeout", "0"),
+        r"gpuactors submit: --queue-timeout is 0: more than 0 and at most \d+ seconds are expected")
 refuses("an option without its value is bad usage", ["submit", "echo", "--gpus"], r"gpuactors submit: .*--gpus")
 refuses("a task is needed", ["submit"], r"gpuactors submit: .*task.*; see gpuactors submit --help")
 refuses("an argument too many is named", submit("echo", "{}", "{}", "more"),
@@ -135,6 +141,9 @@ refuses("devices of an embedded cluster beside a broker are refused", ["devices"
 
 gives("echo gives back text and bytes", submit("echo", '{"text":"héllo","data":"AAEC"}'),
       replies(lambda r: r == {"text": "héllo", "data": "AAEC"}))
+gives("a task may be given a time to wait and tries that it does not need",
+      submit("echo", "--queue-timeout", "5", "--max-retries", "always", '{"text":"here"}'),
+      replies(lambda r: r["text"] == "here"))
 gives("no input is an empty message", submit("echo"), replies(lambda r: r == {"text": "", "data": ""}))
 gives("the input may come from standard input", submit("echo", "-"), replies(lambda r: r["text"] == "in"),
       stdin='{"text":"in"}')

@@ -210,7 +210,7 @@ def last_death(cluster):
     os.kill(cluster.actor("c0")["pid"], signal.SIGKILL)
     until(lambda: cluster.actor("c0") is None, "c0 is gone")
     until(lambda: [lease["holder"] for lease in cluster.json("leases", "--json")] == ["h0"], "its lease is free")
-    fits(r'there is no actor named "c0"', cluster.run("call", "c0", "get", code=2))
+    fits(r'there is no actor named "c0" any more: it has ended: .*signal 9', cluster.run("call", "c0", "get", code=2))
 
 
 @case

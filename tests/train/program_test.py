@@ -282,6 +282,10 @@ class ProgramTest(unittest.TestCase):
         self.assertRegex(train(self.folder, "--version").stdout, r"^gpuactors-train \d+\.\d+\.\d+\n$")
         for words in ("--data FILE", "--on-loss", "examples:", "fetch_digits.sh", "--sweep rate=0.1,0.01,0.001"):
             self.assertIn(words, done.stdout)
+        # Headings and kinds of values, and not what the parser calls them.
+        for words in ("\nLearning:\n", "--epochs N=30", "--optimizer sgd|adam=sgd"):
+            self.assertIn(words, done.stdout)
+        self.assertNotIn("Option Group", done.stdout)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ constexpr std::size_t turned_away_at_once = 256;
 Result<std::shared_ptr<asio::ssl::context>> open_tls(const std::optional<TlsFiles>& files) {
   if (!files)
     return std::shared_ptr<asio::ssl::context>{};
+  GPUACTORS_TRY(check_tls(*files));
   auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
   boost::system::error_code error;
   context->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1
@@ -50,13 +51,11 @@ Result<std::shared_ptr<asio::ssl::context>> open_tls(const std::optional<TlsFile
   SSL_CTX_set_mode(context->native_handle(), SSL_MODE_RELEASE_BUFFERS);
   if (!error)
     context->use_certificate_chain_file(files->certificate.string(), error);
-  if (error)
+  if (!error)
+    context->use_private_key_file(files->key.string(), asio::ssl::context::pem, error);
+  if (error) // replaced since
     return fail(Errc::invalid_argument,
                 fmt::format("the certificate {} cannot be used: {}", files->certificate.string(), error.message()));
-  context->use_private_key_file(files->key.string(), asio::ssl::context::pem, error);
-  if (error)
-    return fail(Errc::invalid_argument, fmt::format("the key {} cannot be used with the certificate {}: {}",
-                                                    files->key.string(), files->certificate.string(), error.message()));
   return context;
 }
 
