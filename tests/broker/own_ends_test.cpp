@@ -304,3 +304,25 @@ TEST_CASE("an actor that kills itself is refused, since it would wait for its ow
   CHECK(says(*own, "Actor::end"));
   CHECK(scene.world.ends.empty());
 }
+
+TEST_CASE("what gets the place of an own end that comes with a registration is not lost by that registration",
+          "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  auto first = Scene::actor_of(1, "a");
+  first.mutable_request()->set_cpu_units(100'000);
+  const auto order = scene.spawn(first);
+  auto next = Scene::actor_of(1, "b");
+  next.mutable_request()->set_cpu_units(100'000);
+  scene.ask(next);
+  REQUIRE(scene.world.starts.size() == 1);
+  register_node(scene, "n0", 7, {}, {order});
+  // It was ordered at the node that registers, which could not hold it yet.
+  REQUIRE(scene.world.starts.size() == 2);
+  const auto state = scene.core.state({});
+  REQUIRE(state.leases_size() == 1);
+  CHECK(state.leases(0).id() == scene.world.starts.back().lease().id());
+  REQUIRE(state.actors_size() == 1);
+  CHECK(state.actors(0).restarts() == 0);
+}

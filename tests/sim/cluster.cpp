@@ -252,7 +252,7 @@ void Cluster::check_life(const v1::HeldLease& held) {
         violations_.push_back(fmt::format("actor {} is started after it has ended itself", actor.actor()));
   // What an agent knows survives unless the agent does not, or a connection is lost that nobody sees yet.
   const auto saved = saved_.find(actor.actor());
-  const bool kept = told && faults_.lost_nodes + faults_.lost_devices + faults_.goodbyes == 0;
+  const bool kept = told && !restarted_;
   if (kept && saved != saved_.end() && actor.saved() != saved->second)
     violations_.push_back(
         fmt::format("actor {} gets state {}, and has saved {}", actor.actor(), actor.saved(), saved->second));

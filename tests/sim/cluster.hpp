@@ -156,7 +156,7 @@ private:
   void start_process(Node& node, const gpuactors::WorkerCommand& command, std::uint64_t owner);
   void to_worker(const std::shared_ptr<Process>& process, std::function<void()> what);
   void to_agent(const std::shared_ptr<Process>& process, std::function<void(gpuactors::AgentCore&)> what);
-  void exit(const std::shared_ptr<Process>& process);
+  void exit(std::shared_ptr<Process> process);
   void unclaim(std::uint64_t lease);
   void hold(const std::shared_ptr<Process>& process, const gpuactors::v1::HeldLease& held);
   void begun(const std::shared_ptr<Process>& process, std::uint64_t lease);
@@ -230,6 +230,8 @@ private:
   std::uint64_t last_save_ = 0;
   /// By actor: what it saved last, as an agent knows.
   std::map<std::uint64_t, std::string> saved_;
+  /// Some machine was started again.
+  bool restarted_ = false;
   /// Ids of leases that holders were started under.
   std::set<std::uint64_t> seen_;
   /// What owners held when it was looked at last, and the broker's last event then.

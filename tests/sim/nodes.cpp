@@ -299,6 +299,7 @@ void Cluster::say_goodbye(Node& node) {
 
 void Cluster::restart(Node& node) {
   note("node lost: " + node.offer.name());
+  restarted_ = true;
   cut(node.link);
   node.link = nullptr;
   for (const auto& [number, process] : std::exchange(node.processes, {})) {
@@ -366,7 +367,7 @@ void Cluster::to_agent(const std::shared_ptr<Process>& process, std::function<vo
   });
 }
 
-void Cluster::exit(const std::shared_ptr<Process>& process) {
+void Cluster::exit(std::shared_ptr<Process> process) { // NOLINT(*-unnecessary-value-param): of the map
   if (!std::exchange(process->alive, false))
     return;
   auto& node = process->node;
@@ -379,7 +380,11 @@ void Cluster::exit(const std::shared_ptr<Process>& process) {
   node.processes.erase(process->number);
   // What it has said comes before the end of its connection, unless that was cut.
   const auto said = std::max(process->last_to_agent, time_.now()) - time_.now();
-  const auto lost_in = chance(80) ? said + soon(5) : soon(20);
+  const bool in_order = chance(80);
+  const auto lost_in = in_order ? said + soon(5) : soon(20);
+  if (in_order && process->watched)
+    for (const auto& own : process->told)
+      node.own_ends.push_back(own);
   at_agent(node, lost_in, [process](AgentCore& core) {
     process->connection_lost = true;
     if (process->watched)
@@ -520,17 +525,24 @@ void Cluster::end_itself(const std::shared_ptr<Process>& process, std::uint64_t 
   note(fmt::format("actor {} ends itself under lease {}", actor, lease));
   auto message = lease_end(lease, held.lease().epoch(), Error{Errc::actor_died, "it has done its work"});
   message.set_by_itself(true);
-  to_agent(process, [this, &node, actor, message](AgentCore& core) {
+  v1::OwnEnd own;
+  own.set_actor(actor);
+  *own.mutable_end() = message;
+  process->told.push_back(own);
+  to_agent(process, [this, &node, process, own](AgentCore& core) {
+    std::erase_if(process->told, [&](const auto& told) { return told.actor() == own.actor(); });
     const auto known = core.held();
-    if (std::find(known.begin(), known.end(), LeaseId{message.lease()}) != known.end()) {
+    if (std::find(known.begin(), known.end(), LeaseId{own.end().lease()}) != known.end()) {
       ++coverage_["own end"];
-      v1::OwnEnd own;
-      own.set_actor(actor);
-      *own.mutable_end() = message;
       node.own_ends.push_back(own);
     }
-    core.ended(message);
+    core.ended(own.end());
   });
+  // What is left of an actor may take its process along.
+  if (!calm_ && faults_.lost_workers > 0 && chance(20)) {
+    ++coverage_["worker lost behind an own end"];
+    exit(process);
+  }
 }
 
 /// A sticky error: every holder of the process has lost the device, and says so.

@@ -45,6 +45,8 @@ struct Cluster::Process : Contact {
   bool connection_lost = false;
   TimePoint last_to_worker;
   TimePoint last_to_agent;
+  /// Own ends of actors that it has told of, and that are still on their way.
+  std::vector<v1::OwnEnd> told;
   /// Whose memory it holds, and what of it runs.
   std::set<std::uint64_t> leases;
   std::set<std::uint64_t> running;

@@ -76,7 +76,8 @@ TEST_CASE("a cluster in which worker processes die, stick or never begin ends as
   auto coverage = live_through({.lost_holders = 3, .lost_workers = 10, .own_ends = 3});
   for (const auto* what : {"worker lost", "context lost", "state found again", "own end"})
     CHECK(coverage[what] > seeds);
-  for (const auto* what : {"worker not started", "worker did not come up", "holder stuck", "worker stuck"})
+  for (const auto* what : {"worker not started", "worker did not come up", "holder stuck", "worker stuck",
+                           "worker lost behind an own end"})
     CHECK(coverage[what] > seeds / 8);
 }
 

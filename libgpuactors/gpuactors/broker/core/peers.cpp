@@ -187,10 +187,7 @@ void BrokerCore::reconcile(const v1::RegisterNode& message) {
   const auto& node = message.node();
   log_.add(EventKind::node_returned, node.name());
   nodes_.at(node.name()).leaves = false;
-  fail_faulty_devices(node.name(), node);
-  // Before what is missing counts as lost.
-  for (const auto& own : message.own_ends())
-    take_own_end(own);
+  // First: what ends below makes room for leases that the node cannot hold yet.
   std::set<LeaseId> there;
   for (const auto& held : message.held())
     there.insert(LeaseId{held.lease().id()});
@@ -199,6 +196,10 @@ void BrokerCore::reconcile(const v1::RegisterNode& message) {
     for (const auto& lease : leases)
       if (lease.node == node.name() && there.count(lease.id) == 0)
         lost.push_back(lease);
+  fail_faulty_devices(node.name(), node);
+  // Before what is missing counts as lost.
+  for (const auto& own : message.own_ends())
+    take_own_end(own);
   for (const auto& lease : lost)
     lease_ended(lease_end(lease.id.value(), lease.epoch,
                           Error{Errc::worker_died, "the order to start it, or the report of its end, was lost with the "
