@@ -44,12 +44,13 @@ public:
       fill(*description.add_inputs(), input);
     for (const auto& output : module_.outputs())
       fill(*description.add_outputs(), output);
+    description.set_takes_tensors(true);
     description.set_memory_used_bytes(gpu().memory_used());
     return description;
   }
 
   Result<v1::ReplicaReply> infer(const v1::ReplicaBatch& batch) {
-    return module_.infer(batch);
+    return module_.infer(batch, tensors());
   }
 
 private:

@@ -48,10 +48,10 @@ Result<std::vector<std::int64_t>> parse_shape(const std::string& what, std::stri
           fmt::format("{} has a dimension \"{}\": whole numbers from 1 on are expected, joined by x, "
                       "such as 3x224x224, without the number of rows",
                       what, serve::cut_text(*part, gpuactors::limits::name_length)));
-    if (static_cast<std::uint64_t>(size) > gpuactors::limits::payload_bytes / bytes)
+    if (static_cast<std::uint64_t>(size) > gpuactors::limits::served_batch_bytes / bytes)
       return gpuactors::fail(Errc::invalid_argument, fmt::format("{} has rows of more than {} bytes, which do not fit "
-                                                                 "into a message",
-                                                                 what, gpuactors::limits::payload_bytes));
+                                                                 "into a batch",
+                                                                 what, gpuactors::limits::served_batch_bytes));
     bytes *= static_cast<std::size_t>(size);
     shape.push_back(size);
   }

@@ -35,7 +35,7 @@ struct NamedRows {
 /// of a row. No character of it means anything to a shell or to the options of gpuactors-serve. `key` is the setting's
 /// name for error texts.
 /// @returns `invalid_argument` for anything else, naming the part: 1 to 16 tensors with names of their own; datatypes
-///          that libtorch has too; dimensions of at least 1, and rows that fit into a message.
+///          that libtorch has too; dimensions of at least 1, and rows that fit into a batch.
 [[nodiscard]] gpuactors::Result<std::vector<NamedRows>> parse_rows(std::string_view key, std::string_view text);
 
 /// Reads the setting `inputs`, whose tensors all need a datatype.

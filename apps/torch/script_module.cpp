@@ -192,9 +192,10 @@ Result<NamedRows> describe_output(const at::Tensor& tensor, std::string name) {
   if (sizes.size() > gpuactors::limits::tensor_rank)
     return wrong(
         fmt::format("has {} dimensions: at most {} are allowed", sizes.size(), gpuactors::limits::tensor_rank));
-  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end() || tensor.nbytes() > gpuactors::limits::payload_bytes)
+  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()
+      || tensor.nbytes() > gpuactors::limits::served_batch_bytes)
     return wrong(fmt::format("has the shape [{}] for one row: 1 to {} bytes are expected", fmt::join(sizes, ","),
-                             gpuactors::limits::payload_bytes));
+                             gpuactors::limits::served_batch_bytes));
   return rows;
 }
 
@@ -273,7 +274,7 @@ struct ScriptModule::State {
     return {};
   }
 
-  /// The most rows that the server sends: a batch, and its reply, are one message each.
+  /// The most rows that the server sends.
   [[nodiscard]] std::int64_t most_rows() const {
     std::size_t row = 1;
     for (const auto* tensors : {&options.inputs, &options.outputs}) {
@@ -282,7 +283,7 @@ struct ScriptModule::State {
         sum += tensor.row_bytes();
       row = std::max(row, sum);
     }
-    const auto fitting = static_cast<std::int64_t>(gpuactors::limits::payload_bytes / row);
+    const auto fitting = static_cast<std::int64_t>(gpuactors::limits::served_batch_bytes / row);
     return std::clamp<std::int64_t>(fitting, 1, options.max_rows);
   }
 
@@ -297,7 +298,7 @@ struct ScriptModule::State {
   }
 
   /// A tensor of its own: a module may change its inputs, or keep them, and a batch may be sent again.
-  at::Tensor copy_of(const NamedRows& input, const std::string& bytes, std::int64_t rows) const {
+  at::Tensor copy_of(const NamedRows& input, std::span<const std::byte> bytes, std::int64_t rows) const {
     auto tensor = at::empty(shape_of(input, rows), torch_type(*input.type));
     std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
     if (*input.type == DataType::boolean) // clients may send any byte, of which C++ allows two
@@ -306,18 +307,16 @@ struct ScriptModule::State {
     return tensor;
   }
 
-  Result<void> check_batch(const gpuactors::v1::ReplicaBatch& batch) const {
-    const auto rows = batch.rows();
-    if (rows < 1 || rows > options.max_rows || static_cast<std::size_t>(batch.inputs_size()) != options.inputs.size())
+  Result<void> check_batch(std::int64_t rows, const gpuactors::ServedInputs& inputs) const {
+    if (rows < 1 || rows > options.max_rows || inputs.size() != options.inputs.size())
       return fail(Errc::invalid_argument,
                   fmt::format("{}: a batch of {} rows of {} inputs: 1 to {} rows of {} are expected", options.title,
-                              rows, batch.inputs_size(), options.max_rows, options.inputs.size()));
-    for (int i = 0; i < batch.inputs_size(); ++i) {
-      const auto& input = options.inputs[static_cast<std::size_t>(i)];
-      if (const auto wanted = static_cast<std::size_t>(rows) * input.row_bytes(); batch.inputs(i).size() != wanted)
-        return fail(Errc::invalid_argument,
-                    fmt::format("{}: input \"{}\" has {} bytes for {} rows: {} are expected", options.title, input.name,
-                                batch.inputs(i).size(), rows, wanted));
+                              rows, inputs.size(), options.max_rows, options.inputs.size()));
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto& input = options.inputs[i];
+      if (const auto wanted = static_cast<std::size_t>(rows) * input.row_bytes(); inputs[i].size() != wanted)
+        return fail(Errc::invalid_argument, fmt::format("{}: input \"{}\" has {} bytes for {} rows: {} are expected",
+                                                        options.title, input.name, inputs[i].size(), rows, wanted));
     }
     return {};
   }
@@ -378,25 +377,32 @@ Result<ScriptModule> ScriptModule::load(std::span<const std::uint8_t> file, Modu
   return ScriptModule{std::move(state)};
 }
 
-Result<gpuactors::v1::ReplicaReply> ScriptModule::infer(const gpuactors::v1::ReplicaBatch& batch) {
+Result<gpuactors::v1::ReplicaReply> ScriptModule::infer(const gpuactors::v1::ReplicaBatch& batch,
+                                                        gpuactors::TensorStore& tensors) {
   auto& state = *state_;
-  GPUACTORS_TRY(state.check_batch(batch));
+  GPUACTORS_LET(inputs, gpuactors::ServedInputs::of(batch, tensors));
+  GPUACTORS_TRY(state.check_batch(batch.rows(), inputs));
   return state.guarded([&]() -> Result<gpuactors::v1::ReplicaReply> {
     c10::InferenceMode inference;
-    gpuactors::v1::ReplicaReply reply;
     auto start = gpuactors::Clock::now();
     std::vector<c10::IValue> arguments;
-    for (int i = 0; i < batch.inputs_size(); ++i)
-      arguments.emplace_back(
-          state.copy_of(state.options.inputs[static_cast<std::size_t>(i)], batch.inputs(i), batch.rows()));
-    reply.set_input_ns(lap(start));
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      arguments.emplace_back(state.copy_of(state.options.inputs[i], inputs[i], batch.rows()));
+    const auto input_ns = lap(start);
     auto outputs = state.forward(std::move(arguments));
     if (!outputs)
       return fail(Errc::task_failed, fmt::format("{}: {}", state.options.title, outputs.error().message()));
-    reply.set_infer_ns(lap(start));
+    const auto infer_ns = lap(start);
     GPUACTORS_TRY(state.check_outputs(*outputs, batch.rows(), Errc::task_failed));
+    std::vector<std::size_t> sizes;
     for (const auto& tensor : *outputs)
-      reply.add_outputs(tensor.data_ptr(), tensor.nbytes());
+      sizes.push_back(tensor.nbytes());
+    GPUACTORS_LET(served, gpuactors::ServedOutputs::make(sizes, tensors));
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      std::memcpy(served[i].data(), (*outputs)[i].data_ptr(), sizes[i]);
+    auto reply = std::move(served).finish();
+    reply.set_input_ns(input_ns);
+    reply.set_infer_ns(infer_ns);
     reply.set_output_ns(lap(start));
     return reply;
   });

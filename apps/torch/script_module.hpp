@@ -4,6 +4,7 @@
 #include "lease_memory.hpp"
 #include "replica_tensors.hpp"
 
+#include <gpuactors/actor/served_batch.hpp>
 #include <gpuactors/base/result.hpp>
 #include <gpuactors/v1/serving.pb.h>
 
@@ -57,11 +58,12 @@ public:
   /// Returns how many threads libtorch's loops use on the calling thread.
   [[nodiscard]] int threads() const;
 
-  /// Answers a batch.
+  /// Answers a batch; `tensors` is the actor's, for large ones.
   /// @returns `invalid_argument` for other rows or sizes than it takes, and for an error that the module raises, which
   ///          then lies in the values: it has answered zeros; `out_of_memory`; `task_failed` for outputs that are not
   ///          what they were with zeros.
-  gpuactors::Result<gpuactors::v1::ReplicaReply> infer(const gpuactors::v1::ReplicaBatch& batch);
+  gpuactors::Result<gpuactors::v1::ReplicaReply> infer(const gpuactors::v1::ReplicaBatch& batch,
+                                                       gpuactors::TensorStore& tensors);
 
 private:
   struct State;

@@ -1,9 +1,12 @@
+#include <gpuactors/actor/served_batch.hpp>
 #include <gpuactors/actor/tensor_store.hpp>
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/discovery.hpp>
 
 #include <support/catch.hpp>
 #include <support/gate.hpp>
 
+#include <algorithm>
 #include <future>
 #include <stdexcept>
 
@@ -202,4 +205,73 @@ TEST_CASE("a tensor of another process, or of another type, is refused", "[actor
   const auto shared = scene.put(*owner);
   CHECK(std::make_shared<TensorStore>()->get(shared.ref()).error().code() == Errc::not_found);
   CHECK(shared.to_host<double>().error().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("a draft is filled in place, and shared without a copy", "[actor]") {
+  Scene scene;
+  auto draft = scene.store->draft(DType::f32, {2, 2});
+  REQUIRE(draft.has_value());
+  CHECK(draft->bytes().size() == 4 * sizeof(float));
+  CHECK(draft->shape() == std::vector<std::int64_t>{2, 2});
+  const auto other = draft->values<double>();
+  REQUIRE_FALSE(other.has_value());
+  CHECK(other.error().code() == Errc::invalid_argument);
+  CHECK(other.error().message() == "the tensor holds f32, not f64");
+  const auto values = draft->values<float>();
+  REQUIRE(values.has_value());
+  REQUIRE(values->size() == 4);
+  std::copy_n(std::vector<float>{1, 2, 3, 4}.begin(), 4, values->begin());
+  const auto* where = values->data();
+  const auto shared = std::move(*draft).share();
+  CHECK(scene.store->size() == 1);
+  const auto read = scene.store->get(shared.ref())->host<float>();
+  REQUIRE(read.has_value());
+  CHECK(read->data() == where);
+  CHECK((*read)[3] == 4);
+  CHECK_FALSE(scene.store->draft(DType::f32, {-1}).has_value());
+  const auto empty = scene.store->draft(DType::u8, {0});
+  REQUIRE(empty.has_value());
+}
+
+TEST_CASE("a draft that is given up leaves nothing in the store", "[actor]") {
+  Scene scene;
+  {
+    auto draft = scene.store->draft(DType::u8, {1 << 20});
+    REQUIRE(draft.has_value());
+    CHECK(scene.store->size() == 0);
+  }
+  CHECK(scene.store->size() == 0);
+}
+
+TEST_CASE("outputs of a batch are in its reply as long as they are small, and tensors that are handed over above that",
+          "[actor]") {
+  Scene scene;
+  auto small = ServedOutputs::make({3, 0}, *scene.store);
+  REQUIRE(small.has_value());
+  std::fill((*small)[0].begin(), (*small)[0].end(), std::byte{'a'});
+  const auto message = std::move(*small).finish();
+  REQUIRE(message.outputs_size() == 2);
+  CHECK(message.outputs(0) == "aaa");
+  CHECK(message.output_tensors().empty());
+  auto large = ServedOutputs::make({limits::served_message_bytes, 1}, *scene.store);
+  REQUIRE(large.has_value());
+  std::fill((*large)[0].begin(), (*large)[0].end(), std::byte{'b'});
+  (*large)[1][0] = std::byte{'c'};
+  const auto reply = std::move(*large).finish();
+  CHECK(reply.outputs().empty());
+  REQUIRE(reply.output_tensors_size() == 2);
+  CHECK(scene.store->size() == 2);
+  // A batch has them in the same form.
+  v1::ReplicaBatch batch;
+  *batch.mutable_input_tensors() = reply.output_tensors();
+  {
+    const auto inputs = ServedInputs::of(batch, *scene.store);
+    REQUIRE(inputs.has_value());
+    REQUIRE(inputs->size() == 2);
+    CHECK((*inputs)[0].size() == limits::served_message_bytes);
+    CHECK((*inputs)[0].back() == std::byte{'b'});
+    CHECK((*inputs)[1].front() == std::byte{'c'});
+  }
+  CHECK(scene.store->size() == 0);
+  CHECK(ServedInputs::of(batch, *scene.store).error().code() == Errc::not_found);
 }

@@ -385,7 +385,8 @@ TEST_CASE("what a replica says of itself is read with all its limits", "[serve]"
     CHECK(code_of(facts) == Errc::invalid_argument);
     CHECK(says(facts, words));
   };
-  const auto good = digits_description();
+  auto good = digits_description();
+  good.clear_takes_tensors();
   const auto facts = must(read_facts(good));
   CHECK(facts.row_in_bytes == inputs * sizeof(float));
   CHECK(facts.max_rows == (gpuactors::limits::payload_bytes - 256) / facts.row_in_bytes);

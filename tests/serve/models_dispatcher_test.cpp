@@ -21,14 +21,14 @@ class PlayedReplica {
 public:
   struct Waiting {
     wire::ReplicaBatch batch;
-    BatchDone done;
+    MessageDone done;
   };
 
   RunBatch run() {
-    return [this](wire::ReplicaBatch batch, BatchDone done) {
+    return by_messages([this](wire::ReplicaBatch batch, MessageDone done) {
       const std::lock_guard lock{mutex_};
       batches_.push_back({std::move(batch), std::move(done)});
-    };
+    });
   }
 
   [[nodiscard]] std::size_t batches() {

@@ -22,10 +22,10 @@ namespace {
 class PlayedBatches {
 public:
   RunBatch run() {
-    return [this](wire::ReplicaBatch batch, BatchDone done) {
+    return by_messages([this](wire::ReplicaBatch batch, MessageDone done) {
       const std::lock_guard lock{mutex_};
       batches_.emplace_back(std::move(batch), std::move(done));
-    };
+    });
   }
 
   /// The sequences of the oldest batch: "a<", "b", "c>" begin, go on and end; "-" is none. Empty without a batch.
@@ -40,7 +40,7 @@ public:
   }
 
   void answer(Result<void> how = {}) {
-    std::pair<wire::ReplicaBatch, BatchDone> batch;
+    std::pair<wire::ReplicaBatch, MessageDone> batch;
     {
       const std::lock_guard lock{mutex_};
       REQUIRE_FALSE(batches_.empty());
@@ -56,7 +56,7 @@ public:
 
 private:
   std::mutex mutex_;
-  std::vector<std::pair<wire::ReplicaBatch, BatchDone>> batches_;
+  std::vector<std::pair<wire::ReplicaBatch, MessageDone>> batches_;
 };
 
 class SequenceDesk {

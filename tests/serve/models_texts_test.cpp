@@ -114,15 +114,15 @@ public:
   }
 
   void add_replica() {
-    dispatcher_->add({1, gpuactors::Share{2'500}, 0}, [this](wire::ReplicaBatch batch, BatchDone done) {
-      const std::lock_guard lock{mutex_};
-      batches_.emplace_back(std::move(batch), std::move(done));
-    });
+    dispatcher_->add({1, gpuactors::Share{2'500}, 0}, by_messages([this](wire::ReplicaBatch batch, MessageDone done) {
+                       const std::lock_guard lock{mutex_};
+                       batches_.emplace_back(std::move(batch), std::move(done));
+                     }));
   }
 
   /// Answers the oldest batch. @returns its rows.
   std::int64_t answer(const std::function<Result<wire::ReplicaReply>(const wire::ReplicaBatch&)>& how = join) {
-    std::pair<wire::ReplicaBatch, BatchDone> batch;
+    std::pair<wire::ReplicaBatch, MessageDone> batch;
     {
       const std::lock_guard lock{mutex_};
       REQUIRE_FALSE(batches_.empty());
@@ -140,7 +140,7 @@ public:
 private:
   std::shared_ptr<Dispatcher> dispatcher_;
   std::mutex mutex_;
-  std::vector<std::pair<wire::ReplicaBatch, BatchDone>> batches_;
+  std::vector<std::pair<wire::ReplicaBatch, MessageDone>> batches_;
 };
 
 /// Repeats a text as often as its setting says, and blames the text "bad".
@@ -294,15 +294,15 @@ TEST_CASE("requests with texts are checked text by text", "[serve]") {
   request = pairs({"a", "b"});
   request.inputs[0].type = DataType::uint8;
   refused(request, "takes \"pair\" as BYTES, not as UINT8");
-  refused(
-      pairs({std::string(most_batch_bytes, 'x'), ""}),
-      fmt::format("takes inputs of up to {} bytes in a request, not of {}", most_batch_bytes, most_batch_bytes + 8));
-  must(check_request(pairs({std::string(most_batch_bytes - 8, 'x'), ""}), pairs_facts(), 8));
+  refused(pairs({std::string(most_message_bytes, 'x'), ""}),
+          fmt::format("takes inputs of up to {} bytes in a request, not of {}", most_message_bytes,
+                      most_message_bytes + 8));
+  must(check_request(pairs({std::string(most_message_bytes - 8, 'x'), ""}), pairs_facts(), 8));
   // What a message says of a sequence takes its room.
   auto facts = pairs_facts();
   facts.sequences = wire::SEQUENCE_MEMORY_CACHE;
   CHECK(batch_bytes(pairs({"a", "b"}), facts) == 10 + sequence_bytes);
-  CHECK(code_of(check_request(pairs({std::string(most_batch_bytes - 8, 'x'), ""}), facts, 8))
+  CHECK(code_of(check_request(pairs({std::string(most_message_bytes - 8, 'x'), ""}), facts, 8))
         == Errc::invalid_argument);
 }
 
@@ -317,7 +317,7 @@ TEST_CASE("an actor type that takes texts is served, up to texts that fill a mes
   const auto reply = must(ask(server.table, texts(some)));
   CHECK(reply.outputs[0].shape == std::vector<std::int64_t>{3});
   CHECK(texts_of(reply.outputs[0].data.view()) == some);
-  const std::string large(most_batch_bytes - 4, 'x');
+  const std::string large(most_message_bytes - 4, 'x');
   CHECK(texts_of(must(ask(server.table, texts({large}))).outputs[0].data.view()) == std::vector{large});
   CHECK(says(ask(server.table, texts({large + "x"})), "takes inputs of up to 4194048 bytes in a request, not of"));
   // Four of them have the rows of one batch, and the bytes of four.

@@ -118,6 +118,20 @@ class Server:
             body["parameters"] = parameters
         return self.ask("POST", f"/v2/models/{model}/infer", body, connection)
 
+    def infer_binary(self, model, data, rows):
+        """The bytes of the one output, for those of as many rows."""
+        head = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [rows, INPUTS],
+                                       "parameters": {"binary_data_size": len(data)}}],
+                           "parameters": {"binary_data_output": True}}).encode()
+        connection = self.connect()
+        connection.request("POST", f"/v2/models/{model}/infer", body=head + data,
+                           headers={"Inference-Header-Content-Length": str(len(head))})
+        answer = connection.getresponse()
+        body = answer.read()
+        assert answer.status == 200, (answer.status, body[:300])
+        connection.close()
+        return body[int(answer.headers["Inference-Header-Content-Length"]):]
+
     def metric(self, name):
         """The sum of a metric over its labels."""
         text = self.ask("GET", "/metrics")[1]

@@ -269,6 +269,36 @@ def survives(machine):
 
 
 @case
+def serves_large_batches(machine):
+    """in a cluster of processes, batches above 4 MiB are served, and a worker that is killed under them costs no request"""
+    rows = 20_000  # 5 MiB, and answers of 0.8 MiB
+    with cluster_of(machine.gpuactors, machine.serve, "host:2x256MiB") as cluster, \
+         serving(machine.serve, "--model", f"digits={machine.file},max-batch={rows}", "--replicas", "2", "--broker",
+                 cluster.broker, env=cluster.env,
+                 notices=[r"model digits, version 1: replica \d was lost: .+",
+                          r"model digits, version 1: replica \d serves, on node \S+"]) as server:
+        status, one = server.infer("digits", [[0.5] * INPUTS])
+        assert status == 200, one
+        expected = one["outputs"][0]["data"]
+
+        def ask():
+            answer = server.infer_binary("digits", struct.pack(f"<{INPUTS}f", *([0.5] * INPUTS)) * rows, rows)
+            values = struct.unpack(f"<{rows * OUTPUTS}f", answer)
+            for row in (0, 1, rows // 2, rows - 1):
+                found = values[row * OUTPUTS:(row + 1) * OUTPUTS]
+                assert all(abs(a - b) < 1e-4 for a, b in zip(found, expected)), (row, found, expected)
+
+        for _ in range(3):
+            ask()
+        os.kill(cluster.replicas()[0]["pid"], signal.SIGKILL)
+        for _ in range(5):
+            ask()
+        until(lambda: server.metric("gpuactors_serve_replicas_lost") == 1, "the loss is noticed")
+        until(lambda: server.metric("gpuactors_serve_replicas") == 2, "two replicas serve")
+        assert server.metric("nv_inference_request_failure") == 0
+
+
+@case
 def moves(machine):
     """a replica leaves a node that is being emptied when another one serves elsewhere, and that costs no request"""
     with cluster_of(machine.gpuactors, machine.serve, "host:1x256MiB") as cluster:

@@ -56,6 +56,12 @@ std::vector<T> values_of(const std::string& bytes) {
   return values;
 }
 
+/// Also of large batches, whose bytes are tensors of this process.
+Result<v1::ReplicaReply> infer(ScriptModule& module, const v1::ReplicaBatch& batch) {
+  static gpuactors::TensorStore tensors;
+  return module.infer(batch, tensors);
+}
+
 v1::ReplicaBatch batch_of(std::int64_t rows, const std::vector<std::string>& inputs) {
   v1::ReplicaBatch batch;
   batch.set_rows(rows);
@@ -84,7 +90,7 @@ TEST_CASE("a module answers as libtorch does, for every number of rows") {
   for (std::int64_t rows = 1; rows <= 8; ++rows) {
     for (int i = 0; i < 4; ++i)
       numbers.push_back(static_cast<float>(rows * 7 % 5) + static_cast<float>(i) / 3);
-    auto reply = module->infer(batch_of(rows, {bytes_of(numbers)}));
+    auto reply = infer(*module, batch_of(rows, {bytes_of(numbers)}));
     REQUIRE(reply);
     REQUIRE(reply->outputs_size() == 1);
     CHECK(values_of<float>(reply->outputs(0)) == torchtest::run_directly("linear", numbers, {rows, 4}));
@@ -97,7 +103,7 @@ TEST_CASE("a module may have several inputs, and answer a tuple, whose names are
   REQUIRE(module);
   CHECK(to_string(module->outputs()[0]) == "total:FP32");
   CHECK(to_string(module->outputs()[1]) == "scaled:FP32:2");
-  auto reply = module->infer(batch_of(2, {bytes_of<float>({1, 2, 3, 4}), bytes_of<float>({5, 6, 7, 8})}));
+  auto reply = infer(*module, batch_of(2, {bytes_of<float>({1, 2, 3, 4}), bytes_of<float>({5, 6, 7, 8})}));
   REQUIRE(reply);
   CHECK(values_of<float>(reply->outputs(0)) == std::vector<float>{3, 7});
   CHECK(values_of<float>(reply->outputs(1)) == std::vector<float>{5, 12, 21, 32});
@@ -109,11 +115,11 @@ TEST_CASE("a module may have several inputs, and answer a tuple, whose names are
 TEST_CASE("whole numbers look up rows of a table, and one that is none of its rows fails alone") {
   auto module = load("table", "ids:INT64:2");
   REQUIRE(module);
-  auto reply = module->infer(batch_of(1, {bytes_of<std::int64_t>({9, 1})}));
+  auto reply = infer(*module, batch_of(1, {bytes_of<std::int64_t>({9, 1})}));
   REQUIRE(reply);
   CHECK(values_of<float>(reply->outputs(0)) == std::vector<float>{18, 19, 2, 3});
-  expect_error(module->infer(batch_of(1, {bytes_of<std::int64_t>({10, 1})})), Errc::invalid_argument, "out of range");
-  CHECK(module->infer(batch_of(1, {bytes_of<std::int64_t>({9, 1})})));
+  expect_error(infer(*module, batch_of(1, {bytes_of<std::int64_t>({10, 1})})), Errc::invalid_argument, "out of range");
+  CHECK(infer(*module, batch_of(1, {bytes_of<std::int64_t>({9, 1})})));
 }
 
 TEST_CASE("a frozen module, whose parameters are constants, answers the same and counts the same way") {
@@ -121,7 +127,7 @@ TEST_CASE("a frozen module, whose parameters are constants, answers the same and
   auto module = load("frozen", "x:FP32:4", {}, quota);
   REQUIRE(module);
   CHECK(quota->used() >= 10 * sizeof(float));
-  auto reply = module->infer(batch_of(1, {bytes_of<float>({1, 2, 3, 4})}));
+  auto reply = infer(*module, batch_of(1, {bytes_of<float>({1, 2, 3, 4})}));
   REQUIRE(reply);
   CHECK(values_of<float>(reply->outputs(0)) == std::vector<float>{40, 51});
 }
@@ -133,13 +139,13 @@ TEST_CASE("rows may have several dimensions, and answers need not be contiguous"
   std::vector<float> numbers(2 * 3 * 5 * 4);
   for (std::size_t i = 0; i < numbers.size(); ++i)
     numbers[i] = static_cast<float>(i * 7 % 11);
-  auto reply = picture->infer(batch_of(2, {bytes_of(numbers)}));
+  auto reply = infer(*picture, batch_of(2, {bytes_of(numbers)}));
   REQUIRE(reply);
   CHECK(values_of<float>(reply->outputs(0)) == torchtest::run_directly("picture", numbers, {2, 3, 5, 4}));
   auto turned = load("turned", "x:FP32:2x3");
   REQUIRE(turned);
   CHECK(to_string(turned->outputs()[0]) == "output:FP32:3x2");
-  reply = turned->infer(batch_of(1, {bytes_of<float>({1, 2, 3, 4, 5, 6})}));
+  reply = infer(*turned, batch_of(1, {bytes_of<float>({1, 2, 3, 4, 5, 6})}));
   REQUIRE(reply);
   CHECK(values_of<float>(reply->outputs(0)) == std::vector<float>{1, 4, 2, 5, 3, 6});
 }
@@ -147,8 +153,8 @@ TEST_CASE("rows may have several dimensions, and answers need not be contiguous"
 TEST_CASE("a module may change its own state") {
   auto module = load("writer", "x:FP32");
   REQUIRE(module);
-  CHECK(module->infer(batch_of(1, {bytes_of<float>({3})})));
-  auto reply = module->infer(batch_of(1, {bytes_of<float>({4})}));
+  CHECK(infer(*module, batch_of(1, {bytes_of<float>({3})})));
+  auto reply = infer(*module, batch_of(1, {bytes_of<float>({4})}));
   REQUIRE(reply);
   CHECK(values_of<float>(reply->outputs(0)) == std::vector<float>{11});
 }
@@ -157,7 +163,7 @@ TEST_CASE("a byte of a BOOL that is not 0 is true, whatever it is") {
   auto module = load("flags", "x:BOOL:3");
   REQUIRE(module);
   CHECK(to_string(module->outputs()[1]) == "output_1:BOOL:3");
-  auto reply = module->infer(batch_of(1, {bytes_of<std::uint8_t>({0, 7, 1})}));
+  auto reply = infer(*module, batch_of(1, {bytes_of<std::uint8_t>({0, 7, 1})}));
   REQUIRE(reply);
   CHECK(values_of<std::uint8_t>(reply->outputs(0)) == std::vector<std::uint8_t>{0, 1, 1});
   CHECK(values_of<std::uint8_t>(reply->outputs(1)) == std::vector<std::uint8_t>{1, 0, 0});
@@ -167,7 +173,7 @@ TEST_CASE("outputs have the type that the module gives them") {
   auto module = load("whole", "x:FP64");
   REQUIRE(module);
   CHECK(to_string(module->outputs()[0]) == "output:INT64");
-  auto reply = module->infer(batch_of(2, {bytes_of<double>({2.7, -3})}));
+  auto reply = infer(*module, batch_of(2, {bytes_of<double>({2.7, -3})}));
   REQUIRE(reply);
   CHECK(values_of<std::int64_t>(reply->outputs(0)) == std::vector<std::int64_t>{2, -3});
 }
@@ -175,8 +181,8 @@ TEST_CASE("outputs have the type that the module gives them") {
 TEST_CASE("what a module raises blames the values, in the module's words") {
   auto module = load("picky", "x:FP32");
   REQUIRE(module);
-  expect_error(module->infer(batch_of(1, {bytes_of<float>({101})})), Errc::invalid_argument, "a reading is above 100");
-  CHECK(module->infer(batch_of(1, {bytes_of<float>({100})})));
+  expect_error(infer(*module, batch_of(1, {bytes_of<float>({101})})), Errc::invalid_argument, "a reading is above 100");
+  CHECK(infer(*module, batch_of(1, {bytes_of<float>({100})})));
 }
 
 TEST_CASE("a module that asks for more than its lease has fails with the numbers, and a smaller request goes on") {
@@ -185,11 +191,11 @@ TEST_CASE("a module that asks for more than its lease has fails with the numbers
     auto module = load("hungry", "x:FP32", {}, quota);
     REQUIRE(module);
     const auto rest = quota->used();
-    auto refused = module->infer(batch_of(1, {bytes_of<float>({2e7F})}));
+    auto refused = infer(*module, batch_of(1, {bytes_of<float>({2e7F})}));
     expect_error(refused, Errc::out_of_memory, "asked for 80000064 B");
     expect_error(refused, Errc::out_of_memory, "limit of 1048576 B");
     CHECK(quota->used() == rest);
-    auto reply = module->infer(batch_of(1, {bytes_of<float>({100})}));
+    auto reply = infer(*module, batch_of(1, {bytes_of<float>({100})}));
     REQUIRE(reply);
     CHECK(values_of<float>(reply->outputs(0)) == std::vector<float>{100});
     CHECK(quota->used() == rest);
@@ -214,14 +220,14 @@ TEST_CASE("a module that changes its inputs, or keeps them, changes nothing of t
   auto changer = load("changer", "x:FP32:4");
   REQUIRE(changer);
   const auto batch = batch_of(1, {bytes_of<float>({1, 2, 3, 4})});
-  auto reply = changer->infer(batch);
+  auto reply = infer(*changer, batch);
   REQUIRE(reply);
   CHECK(values_of<float>(reply->outputs(0)) == std::vector<float>{2, 3, 4, 5});
   CHECK(values_of<float>(batch.inputs(0)) == std::vector<float>{1, 2, 3, 4});
   auto keeper = load("keeper", "x:FP32");
   REQUIRE(keeper);
-  CHECK(keeper->infer(batch_of(1, {bytes_of<float>({5})})));
-  reply = keeper->infer(batch_of(1, {bytes_of<float>({10})}));
+  CHECK(infer(*keeper, batch_of(1, {bytes_of<float>({5})})));
+  reply = infer(*keeper, batch_of(1, {bytes_of<float>({10})}));
   REQUIRE(reply);
   CHECK(values_of<float>(reply->outputs(0)) == std::vector<float>{15});
 }
@@ -229,17 +235,17 @@ TEST_CASE("a module that changes its inputs, or keeps them, changes nothing of t
 TEST_CASE("an answer with other rows than were sent is the module's fault") {
   auto module = load("growing", "x:FP32:1");
   REQUIRE(module);
-  expect_error(module->infer(batch_of(1, {bytes_of<float>({2})})), Errc::task_failed, "Float [3,1] for 1 rows");
+  expect_error(infer(*module, batch_of(1, {bytes_of<float>({2})})), Errc::task_failed, "Float [3,1] for 1 rows");
 }
 
 TEST_CASE("a batch that the description does not allow is refused with the numbers") {
   auto module = load("linear", "x:FP32:4");
   REQUIRE(module);
-  expect_error(module->infer(batch_of(1, {bytes_of<float>({1, 2, 3})})), Errc::invalid_argument,
+  expect_error(infer(*module, batch_of(1, {bytes_of<float>({1, 2, 3})})), Errc::invalid_argument,
                "input \"x\" has 12 bytes for 1 rows: 16 are expected");
-  expect_error(module->infer(batch_of(0, {""})), Errc::invalid_argument, "0 rows");
-  expect_error(module->infer(batch_of(9, {std::string(144, '\0')})), Errc::invalid_argument, "9 rows");
-  expect_error(module->infer(batch_of(1, {})), Errc::invalid_argument, "of 0 inputs");
+  expect_error(infer(*module, batch_of(0, {""})), Errc::invalid_argument, "0 rows");
+  expect_error(infer(*module, batch_of(9, {std::string(144, '\0')})), Errc::invalid_argument, "9 rows");
+  expect_error(infer(*module, batch_of(1, {})), Errc::invalid_argument, "of 0 inputs");
 }
 
 TEST_CASE("what is no TorchScript is refused") {
@@ -269,7 +275,7 @@ TEST_CASE("each thread of the program has libtorch use as many threads as its le
   const auto threads_with = [](int threads, std::optional<int>& seen) {
     auto module = load("busy", "x:FP32", {}, quota_of(plenty), threads);
     REQUIRE(module);
-    REQUIRE(module->infer(batch_of(1, {bytes_of<float>({1})})));
+    REQUIRE(infer(*module, batch_of(1, {bytes_of<float>({1})})));
     seen = torchtest::threads_here();
     CHECK(module->threads() == *seen);
   };

@@ -60,8 +60,8 @@ TEST_CASE("what is wrong with a setting is said with what would be right") {
   CHECK(has(refusal("x:FP32:-1"), "a dimension \"-1\""));
   CHECK(has(refusal("x:FP32:3x"), "a dimension \"\""));
   CHECK(has(refusal("x:FP32:99999999999999999999"), "a dimension"));
-  CHECK(has(refusal("x:FP32:1048577"), "more than 4194304 bytes"));
-  CHECK(has(refusal("x:FP32:4294967296x4294967296x2"), "more than 4194304 bytes"));
+  CHECK(has(refusal("x:FP32:67108865"), "more than 268435456 bytes"));
+  CHECK(has(refusal("x:FP32:4294967296x4294967296x2"), "more than 268435456 bytes"));
   CHECK(has(refusal("x:FP32:1x1x1x1x1x1x1x1"), "8 dimensions: at most 7"));
   CHECK(has(refusal("x:FP32+x:FP32"), "\"x\" twice"));
   std::string many = "x0:FP32";

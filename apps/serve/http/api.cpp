@@ -3,6 +3,7 @@
 #include <apps/serve/http/inference.hpp>
 #include <apps/serve/protocol/documents.hpp>
 #include <apps/serve/protocol/json_text.hpp>
+#include <apps/serve/protocol/openai.hpp>
 #include <apps/serve/protocol/parameters.hpp>
 #include <apps/serve/protocol/status.hpp>
 
@@ -73,8 +74,8 @@ std::optional<Route> HttpApi::admit(const HttpHead& head, HttpAnswer& refused) c
     return std::nullopt;
   }
   if (!route) {
-    refused =
-        refusal(404, "there is nothing at this path: the protocol's paths begin with /v2, metrics are at /metrics");
+    refused = refusal(404, "there is nothing at this path: the protocol's paths begin with /v2, OpenAI's with /v1, "
+                           "metrics are at /metrics");
     return std::nullopt;
   }
   if (rights != Rights::all && (route->endpoint == EndpointKind::load || route->endpoint == EndpointKind::unload)) {
@@ -107,6 +108,8 @@ std::shared_ptr<Service::Ticket> HttpApi::answer(const HttpHead& head, Route rou
     return infer_over_http(state_, head, std::move(route), std::move(body), std::move(done));
   case EndpointKind::generate:
   case EndpointKind::generate_stream:
+  case EndpointKind::completions:
+  case EndpointKind::chat_completions:
     return generate_over_http(state_, std::move(route), std::move(body), std::move(done));
   case EndpointKind::load:
   case EndpointKind::unload:
@@ -129,6 +132,8 @@ HttpAnswer HttpApi::look(const Route& route, const Bytes& body) const {
   case EndpointKind::all_statistics:
     return document_of(state_->service.statistics("", ""),
                        [](const auto& models) { return statistics_document(models); });
+  case EndpointKind::openai_models:
+    return document(openai_models(state_->service.repository(), state_->started_seconds));
   case EndpointKind::index:
     return document_of(read_index_request(body),
                        [this](bool ready_only) { return index_document(state_->service.repository(), ready_only); });

@@ -1,15 +1,15 @@
 #include <apps/serve/http/generation.hpp>
-#include <apps/serve/protocol/generate_json.hpp>
+#include <apps/serve/http/generation_form.hpp>
 #include <apps/serve/protocol/joined_reply.hpp>
-#include <apps/serve/protocol/json_text.hpp>
 #include <apps/serve/protocol/one_reply.hpp>
 #include <apps/serve/protocol/sizes.hpp>
 #include <apps/serve/protocol/status.hpp>
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <utility>
 
 namespace serve {
@@ -23,14 +23,6 @@ namespace {
 constexpr std::size_t heavy_body = 128U << 10;
 constexpr std::size_t heavy_reply = 32U << 10;
 
-HttpAnswer refusal_by(const gpuactors::Error& error) {
-  return refusal(http_status(error.code()), error.message());
-}
-
-std::string event_of(std::string_view json) {
-  return std::string{"data: "}.append(json).append("\n\n");
-}
-
 /// What an answer says of itself that has no reply.
 InferReply empty_reply(const ModelDescription& model, const InferRequest& request) {
   auto version = request.version.empty() && !model.versions.empty() ? model.versions.back() : request.version;
@@ -43,7 +35,8 @@ class HttpGenerationCall final : public Service::Ticket,
                                  public std::enable_shared_from_this<HttpGenerationCall> {
 public:
   HttpGenerationCall(std::shared_ptr<FrontState> state, Route route, Bytes body, HttpApi::Done done)
-    : state_(std::move(state)), route_(std::move(route)), body_(std::move(body)), done_(std::move(done)) {
+    : state_(std::move(state)), route_(std::move(route)), form_(form_of(route_.endpoint)), body_(std::move(body)),
+      done_(std::move(done)) {
     // nop
   }
 
@@ -51,7 +44,7 @@ public:
     if (body_.size() <= heavy_body)
       return ask();
     if (!state_->heavy.run([self = shared_from_this()] { self->ask(); }))
-      answer(refusal(503, works_too_much));
+      refuse(503, works_too_much);
   }
 
   void cancel() noexcept override {
@@ -73,7 +66,8 @@ public:
     replies->next([self = shared_from_this(), done = std::move(done)](Result<std::optional<InferReply>> reply) {
       if (reply && !*reply) {
         self->let_go();
-        return done(std::nullopt);
+        auto text = self->form_->end();
+        return done(text.empty() ? std::optional<HttpPiece>{} : HttpPiece{std::move(text), {}});
       }
       self->beside(reply,
                    [self, done](const Result<std::optional<InferReply>>& result) { done(self->piece_of(result)); });
@@ -83,12 +77,16 @@ public:
 private:
   using Reply = Result<std::optional<InferReply>>;
 
-  [[nodiscard]] bool is_stream() const {
-    return route_.endpoint == EndpointKind::generate_stream;
-  }
-
   void answer(HttpAnswer answer) {
     std::exchange(done_, nullptr)(std::move(answer));
+  }
+
+  void refuse(int status, std::string_view sentence) {
+    answer(form_->refusal(status, sentence));
+  }
+
+  void refuse(const gpuactors::Error& error) {
+    refuse(http_status(error.code()), error.message());
   }
 
   [[nodiscard]] std::shared_ptr<Service::Replies> current() {
@@ -109,20 +107,22 @@ private:
 
   void ask() {
     if (is_cancelled())
-      return answer(refusal(499, "the client has gone"));
-    const auto model = state_->service.describe(route_.model, route_.version, find_sequence(body_));
+      return refuse(499, "the client has gone");
+    if (const auto found = form_->find_model(body_, route_); !found)
+      return refuse(found.error());
+    const auto model = state_->service.describe(route_.model, route_.version, form_->find_sequence(body_));
     if (!model)
-      return answer(refusal_by(model.error()));
-    auto request = read_generation(body_, *model);
+      return refuse(model.error());
+    auto request = form_->read(body_, *model);
     body_ = {};
     if (!request)
-      return answer(refusal_by(request.error()));
+      return refuse(request.error());
     if (!share_.grow_to(bytes_of(*request)))
-      return answer(refusal(503, held_too_much));
+      return refuse(503, held_too_much);
     request->arrived = arrived_;
     request->model = std::move(route_.model);
     request->version = std::move(route_.version);
-    if (!is_stream())
+    if (!form_->streams())
       joined_.emplace(empty_reply(*model, *request), model->outputs, state_->options.limits.request_bytes,
                       state_->held);
     const std::shared_ptr<Service::Replies> replies = model->generative
@@ -153,7 +153,7 @@ private:
   void begin(const Reply& reply) {
     if (!reply) {
       let_go();
-      return answer(refusal_by(reply.error()));
+      return refuse(reply.error());
     }
     HttpAnswer head;
     head.content_type = "text/event-stream; charset=utf-8";
@@ -161,10 +161,13 @@ private:
       auto piece = text_of(**reply);
       if (!piece) {
         give_up();
-        return answer(refusal_by(piece.error()));
+        return refuse(piece.error());
       }
       head.text = std::move(piece->text);
       head.share = std::move(piece->share);
+    } else {
+      let_go();
+      head.text = form_->end();
     }
     head.stream = shared_from_this();
     answer(std::move(head));
@@ -173,7 +176,7 @@ private:
   void collect(const Reply& reply) {
     if (!reply) {
       let_go();
-      return answer(refusal_by(reply.error()));
+      return refuse(reply.error());
     }
     if (!*reply) {
       let_go();
@@ -182,19 +185,19 @@ private:
     }
     if (const auto added = joined_->add(**reply); !added) {
       give_up();
-      return answer(refusal_by(added.error()));
+      return refuse(added.error());
     }
     pull();
   }
 
   void answer_whole(const InferReply& reply) {
-    auto json = write_generation(reply);
+    auto json = form_->whole(reply);
     if (!json)
-      return answer(refusal_by(json.error()));
+      return refuse(json.error());
     HttpAnswer whole;
     whole.share = HeldShare{state_->held};
     if (!whole.share.grow_to(json->size()))
-      return answer(refusal(503, held_too_much));
+      return refuse(503, held_too_much);
     whole.text = std::move(*json);
     joined_.reset();
     answer(std::move(whole));
@@ -213,8 +216,8 @@ private:
   }
 
   Result<HttpPiece> text_of(const InferReply& reply) const {
-    GPUACTORS_LET(json, write_generation(reply));
-    HttpPiece piece{event_of(json), HeldShare{state_->held}};
+    GPUACTORS_LET(text, form_->event(reply));
+    HttpPiece piece{std::move(text), HeldShare{state_->held}};
     if (piece.text.size() >= small_reply && !piece.share.grow_to(piece.text.size()))
       return gpuactors::fail(Errc::no_capacity, std::string{held_too_much});
     return piece;
@@ -226,7 +229,7 @@ private:
     if (piece)
       return std::move(*piece);
     give_up();
-    return {event_of(error_document(piece.error().message())), {}};
+    return {form_->error_event(piece.error()), {}};
   }
 
   void give_up() {
@@ -238,6 +241,7 @@ private:
 
   std::shared_ptr<FrontState> state_;
   Route route_;
+  const std::unique_ptr<GenerationForm> form_;
   Bytes body_;
   const gpuactors::TimePoint arrived_ = gpuactors::Clock::now();
   HeldShare share_{state_->held};

@@ -97,6 +97,16 @@ std::optional<Route> model_route(const Segments& segments) {
   return route;
 }
 
+std::optional<Route> openai_route(const Segments& segments) {
+  if (segments.size() == 2 && segments[1] == "completions")
+    return Route{EndpointKind::completions, {}, {}};
+  if (segments.size() == 3 && segments[1] == "chat" && segments[2] == "completions")
+    return Route{EndpointKind::chat_completions, {}, {}};
+  if (segments.size() == 2 && segments[1] == "models")
+    return Route{EndpointKind::openai_models, {}, {}};
+  return std::nullopt;
+}
+
 std::optional<Route> repository_route(const Segments& segments) {
   if (segments.size() == 3 && segments[2] == "index")
     return Route{EndpointKind::index, {}, {}};
@@ -117,6 +127,8 @@ std::optional<Route> find_route(std::string_view target) {
     return std::nullopt;
   if (segments->front() == "metrics" && segments->size() == 1)
     return Route{EndpointKind::metrics, {}, {}};
+  if (segments->front() == "v1")
+    return openai_route(*segments);
   if (segments->front() != "v2")
     return std::nullopt;
   if (segments->size() == 1)
@@ -135,7 +147,8 @@ std::optional<Route> find_route(std::string_view target) {
 
 bool is_inference(EndpointKind endpoint) noexcept {
   return endpoint == EndpointKind::infer || endpoint == EndpointKind::generate
-         || endpoint == EndpointKind::generate_stream;
+         || endpoint == EndpointKind::generate_stream || endpoint == EndpointKind::completions
+         || endpoint == EndpointKind::chat_completions;
 }
 
 std::string_view method_of(EndpointKind endpoint) noexcept {
@@ -143,6 +156,8 @@ std::string_view method_of(EndpointKind endpoint) noexcept {
   case EndpointKind::infer:
   case EndpointKind::generate:
   case EndpointKind::generate_stream:
+  case EndpointKind::completions:
+  case EndpointKind::chat_completions:
   case EndpointKind::index:
   case EndpointKind::load:
   case EndpointKind::unload:

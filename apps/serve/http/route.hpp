@@ -20,6 +20,10 @@ enum class EndpointKind : std::uint8_t {
   infer,
   generate,
   generate_stream,
+  /// OpenAI's paths, whose bodies name the model.
+  completions,
+  chat_completions,
+  openai_models,
   index,
   load,
   unload,

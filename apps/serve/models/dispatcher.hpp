@@ -1,6 +1,7 @@
 // The requests of one version of a model on their way to its replicas and back.
 #pragma once
 
+#include "batch.hpp"
 #include "generation.hpp"
 #include "histogram.hpp"
 #include "model_facts.hpp"
@@ -25,10 +26,6 @@
 #include <vector>
 
 namespace serve {
-
-/// Has a replica infer a batch, and calls back once with the answer, on any thread.
-using BatchDone = std::function<void(gpuactors::Result<wire::ReplicaReply>)>;
-using RunBatch = std::function<void(wire::ReplicaBatch, BatchDone)>;
 
 /// What is known of a replica while it serves.
 struct ReplicaFacts {
@@ -213,7 +210,7 @@ private:
 
   /// A reply that fits its batch; of outputs with texts, the bytes of each member, since no row says where they are.
   struct CheckedReply {
-    std::shared_ptr<const wire::ReplicaReply> message;
+    BatchReply reply;
     std::vector<std::vector<std::span<const std::byte>>> texts;
   };
 
@@ -244,13 +241,13 @@ private:
   Dispatcher(DispatcherOptions options, std::function<void()> replicas_changed);
 
   void run_timer();
-  void landed(const Sent& batch, gpuactors::Result<wire::ReplicaReply> reply);
+  void landed(const Sent& batch, gpuactors::Result<BatchReply> reply);
   void act(Actions actions);
   /// Sends what goes to replicas in the order of its flights; one thread at a time does that, for all.
   void launch_in_order();
   void launch(const Launch& launch);
   /// Looks at every text of a reply: without the lock.
-  [[nodiscard]] gpuactors::Result<CheckedReply> check(const Sent& batch, wire::ReplicaReply reply) const;
+  [[nodiscard]] gpuactors::Result<CheckedReply> check(const Sent& batch, BatchReply reply) const;
   void launch_stream(const Launch& launch);
   void add(ReplicaFacts facts, std::shared_ptr<const RunBatch> run, std::shared_ptr<const RunStream> stream);
   /// A replica goes, with what it has: it died, or is to end.

@@ -48,17 +48,13 @@ struct PartOfBatch {
   const std::vector<std::span<const std::byte>>& texts;
 };
 
-std::span<const std::byte> bytes_in(const std::string& text) {
-  return std::as_bytes(std::span{text});
-}
-
 /// Goes along the texts of a reply, from one request of its batch to the next.
 class TextsOfReply {
 public:
-  TextsOfReply(const ModelFacts& facts, const wire::ReplicaReply& reply) : facts_(facts) {
+  TextsOfReply(const ModelFacts& facts, const BatchReply& reply) : facts_(facts) {
     if (facts.answers_texts)
-      for (const auto& output : reply.outputs())
-        rests_.push_back(bytes_in(output));
+      for (const auto& output : reply.outputs)
+        rests_.push_back(output.view());
   }
 
   /// The next rows of each output, of those without texts nothing; nothing at all where there are none. The reply was
@@ -81,31 +77,20 @@ private:
   std::vector<std::span<const std::byte>> rests_;
 };
 
-/// Bytes of one input of a batch.
-std::size_t input_bytes(const TensorFacts& input, std::uint64_t rows,
-                        const std::vector<batching::RequestPtr>& members) {
-  if (!input.is_text())
-    return rows * input.row_bytes;
-  std::size_t bytes = 0;
-  for (const auto& member : members)
-    bytes += find_input(static_cast<const Pending&>(*member).request, input.name)->data.size();
-  return bytes;
-}
-
 /// The outputs that a request asked for, or all.
 std::vector<NamedTensor> outputs_of(const ModelFacts& facts, const std::vector<std::string>& wanted,
-                                    const std::shared_ptr<const wire::ReplicaReply>& reply, const PartOfBatch& part) {
+                                    const BatchReply& reply, const PartOfBatch& part) {
   std::vector<NamedTensor> result;
   for (std::size_t i = 0; i < facts.outputs.size(); ++i) {
     const auto& output = facts.outputs[i];
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), output.name) == wanted.end())
       continue;
-    const auto& all = reply->outputs(static_cast<int>(i));
+    const auto& all = reply.outputs[i];
     const auto own = output.is_text()
                          ? part.texts[i]
-                         : bytes_in(all).subspan(part.first_row * output.row_bytes, part.rows * output.row_bytes);
+                         : all.view().subspan(part.first_row * output.row_bytes, part.rows * output.row_bytes);
     // Its own bytes: one client that reads slowly would keep the answers of all.
-    auto data = part.members == 1 ? Bytes{reply, own} : Bytes::of(std::vector<std::byte>{own.begin(), own.end()});
+    auto data = part.members == 1 ? all : Bytes::of(std::vector<std::byte>{own.begin(), own.end()});
     result.push_back({output.name, output.type, output.shape(static_cast<std::int64_t>(part.rows)), std::move(data)});
   }
   return result;
@@ -236,42 +221,38 @@ void Dispatcher::launch_in_order() {
 void Dispatcher::launch(const Launch& launch) {
   if (launch.stream != nullptr)
     return launch_stream(launch);
-  wire::ReplicaBatch batch;
-  batch.set_rows(static_cast<std::int64_t>(launch.rows));
+  Batch batch;
+  batch.rows = launch.rows;
   for (const auto& input : options_.facts.inputs) {
-    auto& bytes = *batch.add_inputs();
-    bytes.reserve(input_bytes(input, launch.rows, launch.members));
-    for (const auto& member : launch.members) {
-      const auto* tensor = find_input(static_cast<const Pending&>(*member).request, input.name); // it was checked
-      const auto view = tensor->data.view();
-      bytes.append(reinterpret_cast<const char*>(view.data()), view.size());
-    }
+    auto& parts = batch.inputs.emplace_back();
+    for (const auto& member : launch.members) // it was checked
+      parts.push_back(find_input(static_cast<const Pending&>(*member).request, input.name)->data.view());
   }
   if (options_.facts.has_sequences())
     for (const auto& member : launch.members) {
-      auto& message = *batch.add_sequences();
+      auto& message = batch.sequences.emplace_back();
       write_sequence(message, static_cast<const Pending&>(*member).request.sequence);
       message.set_rows(static_cast<std::int64_t>(member->rows));
     }
   Sent sent{launch.replica, launch.flight, launch.rows, {}};
   for (const auto& member : launch.members)
     sent.member_rows.push_back(member->rows);
-  (*launch.run)(std::move(batch), [weak = weak_from_this(), sent = std::move(sent)](Result<wire::ReplicaReply> reply) {
+  (*launch.run)(batch, [weak = weak_from_this(), sent = std::move(sent)](Result<BatchReply> reply) {
     if (const auto self = weak.lock())
       self->landed(sent, std::move(reply));
   });
 }
 
-Result<Dispatcher::CheckedReply> Dispatcher::check(const Sent& batch, wire::ReplicaReply reply) const {
+Result<Dispatcher::CheckedReply> Dispatcher::check(const Sent& batch, BatchReply reply) const {
   GPUACTORS_TRY(check_reply(options_.facts, batch.rows, reply));
-  CheckedReply result{std::make_shared<const wire::ReplicaReply>(std::move(reply)), {}};
-  TextsOfReply texts{options_.facts, *result.message};
+  CheckedReply result{std::move(reply), {}};
+  TextsOfReply texts{options_.facts, result.reply};
   for (const auto rows : batch.member_rows)
     result.texts.push_back(texts.take(rows));
   return result;
 }
 
-void Dispatcher::landed(const Sent& batch, Result<wire::ReplicaReply> reply) {
+void Dispatcher::landed(const Sent& batch, Result<BatchReply> reply) {
   const auto checked = reply ? check(batch, std::move(*reply)) : gpuactors::fail(reply.error());
   const auto gone = !reply && is_gone(reply.error().code());
   Actions actions;
@@ -312,9 +293,9 @@ void Dispatcher::landed(const Sent& batch, Result<wire::ReplicaReply> reply) {
 
 void Dispatcher::answer_batch(const Flight& flight, const CheckedReply& reply, TimePoint now, Actions& actions) {
   const auto& facts = options_.facts;
-  const auto& shared = reply.message;
-  std::chrono::nanoseconds infer{shared->infer_ns()};
-  if (shared->input_ns() == 0 && shared->infer_ns() == 0 && shared->output_ns() == 0)
+  const auto& [outputs, input_time, infer_time, output_time] = reply.reply;
+  auto infer = infer_time;
+  if (input_time.count() == 0 && infer_time.count() == 0 && output_time.count() == 0)
     infer = std::chrono::duration_cast<std::chrono::nanoseconds>(now - flight.start);
   // With state, an answer that is too large again would cost sequences.
   if (!facts.has_sequences() || options_.sequences.memory != batching::Memory::state)
@@ -337,11 +318,11 @@ void Dispatcher::answer_batch(const Flight& flight, const CheckedReply& reply, T
     count(statistics_.queue, pending->sent - pending->arrived);
     latencies_.request.add(now - pending->arrived);
     latencies_.queue.add(pending->sent - pending->arrived);
-    count(statistics_.compute_input, std::chrono::nanoseconds{shared->input_ns()});
+    count(statistics_.compute_input, input_time);
     count(statistics_.compute_infer, infer);
-    count(statistics_.compute_output, std::chrono::nanoseconds{shared->output_ns()});
+    count(statistics_.compute_output, output_time);
     InferReply answer{facts.name, facts.version, pending->request.id, {}};
-    answer.outputs = outputs_of(facts, pending->request.outputs, shared, part);
+    answer.outputs = outputs_of(facts, pending->request.outputs, reply.reply, part);
     actions.answers.emplace_back(pending, std::move(answer));
   }
 }

@@ -33,8 +33,9 @@ gpuactors::Failure nonsense(fmt::format_string<Args...> format, Args&&... args) 
   return fail(Errc::invalid_argument, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Bytes of a row; above `most_batch_bytes` where it does not fit into a message.
-Result<std::size_t> row_bytes(const std::string& what, std::size_t element, const std::vector<std::int64_t>& shape) {
+/// Bytes of a row, in a batch of at most `most`.
+Result<std::size_t> row_bytes(const std::string& what, std::size_t element, const std::vector<std::int64_t>& shape,
+                              std::size_t most) {
   if (shape.size() + 1 > gpuactors::limits::tensor_rank)
     return nonsense("{} has rows of {} dimensions: at most {} are allowed", what, shape.size(),
                     gpuactors::limits::tensor_rank - 1);
@@ -42,9 +43,8 @@ Result<std::size_t> row_bytes(const std::string& what, std::size_t element, cons
   for (const auto size : shape) {
     if (size < 1)
       return nonsense("{} has rows of the shape [{}]: each dimension is at least 1", what, fmt::join(shape, ","));
-    if (static_cast<std::uint64_t>(size) > most_batch_bytes / bytes)
-      return nonsense("{} has rows of the shape [{}]: a row has at most {} bytes", what, fmt::join(shape, ","),
-                      most_batch_bytes);
+    if (static_cast<std::uint64_t>(size) > most / bytes)
+      return nonsense("{} has rows of the shape [{}]: a row has at most {} bytes", what, fmt::join(shape, ","), most);
     bytes *= static_cast<std::size_t>(size);
   }
   return bytes;
@@ -75,18 +75,20 @@ Result<void> read_whole_shape(std::string_view kind, const std::string& what, co
   return {};
 }
 
-Result<void> read_rows(const std::string& what, const wire::ReplicaTensor& tensor, TensorFacts& facts) {
+Result<void> read_rows(const std::string& what, const wire::ReplicaTensor& tensor, std::size_t most,
+                       TensorFacts& facts) {
   if (tensor.shape_size() > 0)
     return nonsense("{} has a shape: a model with the method \"{}\" has rows, and says their \"row_shape\"", what,
                     infer_method);
   facts.row_shape.assign(tensor.row_shape().begin(), tensor.row_shape().end());
   GPUACTORS_LET(bytes,
-                row_bytes(what, facts.is_text() ? least_text_bytes : element_bytes(facts.type), facts.row_shape));
+                row_bytes(what, facts.is_text() ? least_text_bytes : element_bytes(facts.type), facts.row_shape, most));
   facts.row_bytes = bytes;
   return {};
 }
 
-Result<TensorFacts> read_tensor(const char* kind, const wire::ReplicaTensor& tensor, bool generative) {
+/// Of a model with these facts so far.
+Result<TensorFacts> read_tensor(const char* kind, const wire::ReplicaTensor& tensor, const ModelFacts& model) {
   if (tensor.name().empty() || tensor.name().size() > gpuactors::limits::name_length)
     return nonsense("an {} has a name of {} bytes: 1 to {} are allowed", kind, tensor.name().size(),
                     gpuactors::limits::name_length);
@@ -98,21 +100,21 @@ Result<TensorFacts> read_tensor(const char* kind, const wire::ReplicaTensor& ten
   TensorFacts facts;
   facts.name = tensor.name();
   facts.type = *type;
-  if (generative) {
+  if (model.generative) {
     GPUACTORS_TRY(read_whole_shape(kind, what, tensor, facts));
   } else {
-    GPUACTORS_TRY(read_rows(what, tensor, facts));
+    GPUACTORS_TRY(read_rows(what, tensor, model.max_bytes, facts));
   }
   return facts;
 }
 
 template <class Tensors>
-Result<std::vector<TensorFacts>> read_tensors(const char* kind, const Tensors& tensors, bool generative) {
+Result<std::vector<TensorFacts>> read_tensors(const char* kind, const Tensors& tensors, const ModelFacts& model) {
   if (tensors.empty() || tensors.size() > most_row_tensors)
     return nonsense("it has {} {}s: 1 to {} are allowed", tensors.size(), kind, most_row_tensors);
   std::vector<TensorFacts> result;
   for (const auto& tensor : tensors) {
-    GPUACTORS_LET(facts, read_tensor(kind, tensor, generative));
+    GPUACTORS_LET(facts, read_tensor(kind, tensor, model));
     for (const auto& other : result)
       if (other.name == facts.name)
         return nonsense("it has two {}s with the name \"{}\"", kind, facts.name);
@@ -141,10 +143,8 @@ std::string text_of(const std::vector<TensorFacts>& tensors) {
   return text;
 }
 
-Result<void> check_texts(const ModelFacts& facts, const TensorFacts& output, std::uint64_t rows,
-                         const std::string& data) {
-  const NamedTensor tensor{output.name, output.type, output.shape(static_cast<std::int64_t>(rows)),
-                           Bytes{nullptr, std::as_bytes(std::span{data})}};
+Result<void> check_texts(const ModelFacts& facts, const TensorFacts& output, std::uint64_t rows, const Bytes& data) {
+  const NamedTensor tensor{output.name, output.type, output.shape(static_cast<std::int64_t>(rows)), data};
   if (const auto whole = check_tensor(fmt::format("output \"{}\"", output.name), tensor); !whole)
     return fail(Errc::internal,
                 fmt::format("{} answered texts that make no sense: {}", facts.title, whole.error().message()));
@@ -174,8 +174,10 @@ std::string title_of(std::string_view model, std::string_view version) {
 Result<ModelFacts> read_facts(const wire::ReplicaDescription& description, bool generative) {
   ModelFacts facts;
   facts.generative = generative;
-  GPUACTORS_LET(inputs, read_tensors("input", description.inputs(), generative));
-  GPUACTORS_LET(outputs, read_tensors("output", description.outputs(), generative));
+  facts.takes_tensors = !generative && description.takes_tensors();
+  facts.max_bytes = facts.takes_tensors ? gpuactors::limits::served_batch_bytes : most_message_bytes;
+  GPUACTORS_LET(inputs, read_tensors("input", description.inputs(), facts));
+  GPUACTORS_LET(outputs, read_tensors("output", description.outputs(), facts));
   facts.inputs = std::move(inputs);
   facts.outputs = std::move(outputs);
   if (description.max_rows() < 0)
@@ -200,14 +202,17 @@ Result<ModelFacts> read_facts(const wire::ReplicaDescription& description, bool 
   facts.takes_texts = has_texts(facts.inputs);
   facts.answers_texts = has_texts(facts.outputs);
   const auto row = std::max(facts.row_in_bytes, facts.row_out_bytes);
-  if (row > most_batch_bytes)
+  if (row > facts.max_bytes)
     return nonsense("rows of {} and {} bytes; a row has at most {}", facts.row_in_bytes, facts.row_out_bytes,
-                    most_batch_bytes);
-  // Each row may be a request of its own.
-  facts.max_rows = facts.has_sequences() ? most_batch_bytes / (row + sequence_bytes) : most_batch_bytes / row;
+                    facts.max_bytes);
+  facts.max_rows = facts.max_bytes / row;
+  // Each row may be a request of its own, of which the message says the sequence.
+  if (facts.has_sequences())
+    facts.max_rows = std::min<std::uint64_t>(facts.max_rows,
+                                             most_message_bytes / (sequence_bytes + (facts.takes_tensors ? 0 : row)));
   if (facts.max_rows == 0)
     return nonsense("rows of {} and {} bytes; a row of a model with sequences has at most {}", facts.row_in_bytes,
-                    facts.row_out_bytes, most_batch_bytes - sequence_bytes);
+                    facts.row_out_bytes, most_message_bytes - sequence_bytes);
   if (description.max_rows() > 0)
     facts.max_rows = std::min(facts.max_rows, static_cast<std::uint64_t>(description.max_rows()));
   return facts;
@@ -223,12 +228,16 @@ Result<void> check_same(const ModelFacts& facts, const wire::ReplicaDescription&
                     facts.title, cut_text(other->fingerprint, gpuactors::limits::name_length),
                     cut_text(facts.fingerprint, gpuactors::limits::name_length));
   if (other->inputs == facts.inputs && other->outputs == facts.outputs && other->max_rows == facts.max_rows
-      && other->max_running == facts.max_running && other->sequences == facts.sequences)
+      && other->max_running == facts.max_running && other->sequences == facts.sequences
+      && other->takes_tensors == facts.takes_tensors)
     return {};
   if (other->sequences != facts.sequences)
     return nonsense("it keeps {} of sequences, and the first replica of {} {}",
                     wire::SequenceMemory_Name(other->sequences), facts.title,
                     wire::SequenceMemory_Name(facts.sequences));
+  if (other->takes_tensors != facts.takes_tensors)
+    return nonsense("it takes batches {}, and the first replica of {} does not",
+                    other->takes_tensors ? "as tensors, too" : "as messages only", facts.title);
   const auto bound = [](const ModelFacts& which) {
     return which.generative ? fmt::format("up to {} requests at once", which.max_running)
                             : fmt::format("up to {} rows", which.max_rows);
@@ -238,19 +247,19 @@ Result<void> check_same(const ModelFacts& facts, const wire::ReplicaDescription&
                   text_of(facts.outputs), bound(facts));
 }
 
-Result<void> check_reply(const ModelFacts& facts, std::uint64_t rows, const wire::ReplicaReply& reply) {
-  if (static_cast<std::size_t>(reply.outputs_size()) != facts.outputs.size())
-    return fail(Errc::internal, fmt::format("{} answered {} outputs: it has {}", facts.title, reply.outputs_size(),
+Result<void> check_reply(const ModelFacts& facts, std::uint64_t rows, const BatchReply& reply) {
+  if (reply.outputs.size() != facts.outputs.size())
+    return fail(Errc::internal, fmt::format("{} answered {} outputs: it has {}", facts.title, reply.outputs.size(),
                                             facts.outputs.size()));
   for (std::size_t i = 0; i < facts.outputs.size(); ++i) {
     const auto& output = facts.outputs[i];
     if (output.is_text()) {
-      GPUACTORS_TRY(check_texts(facts, output, rows, reply.outputs(static_cast<int>(i))));
+      GPUACTORS_TRY(check_texts(facts, output, rows, reply.outputs[i]));
       continue;
     }
-    if (const auto& bytes = reply.outputs(static_cast<int>(i)); bytes.size() != rows * output.row_bytes)
+    if (const auto bytes = reply.outputs[i].size(); bytes != rows * output.row_bytes)
       return fail(Errc::internal, fmt::format("{} answered {} bytes of \"{}\" for {} rows of {} bytes", facts.title,
-                                              bytes.size(), output.name, rows, output.row_bytes));
+                                              bytes, output.name, rows, output.row_bytes));
   }
   return {};
 }

@@ -1,6 +1,7 @@
 // What requests to a version of a model have to fit, and the replies of its replicas.
 #pragma once
 
+#include "batch.hpp"
 #include "replica.hpp"
 
 #include <gpuactors/base/limits.hpp>
@@ -72,13 +73,16 @@ struct ModelFacts {
     return sequences != wire::SEQUENCE_MEMORY_NONE;
   }
 
-  /// Rows of the largest batch that replicas and messages allow.
+  /// Whether replicas take batches beside the message.
+  bool takes_tensors = false;
+  /// Bytes of all inputs, or of all outputs, of the largest batch; and the rows that it may have.
+  std::size_t max_bytes = 0;
   std::uint64_t max_rows = 0;
 };
 
-/// Bytes of all inputs, or of all outputs, of a batch: what a message has room for.
+/// Bytes of all inputs, or of all outputs, of a batch that is one message.
 inline constexpr std::size_t message_head = 256;
-inline constexpr std::size_t most_batch_bytes = gpuactors::limits::payload_bytes - message_head;
+inline constexpr std::size_t most_message_bytes = gpuactors::limits::payload_bytes - message_head;
 
 /// What a message says at most of the sequence of one request.
 inline constexpr std::size_t sequence_bytes = 192;
@@ -87,7 +91,7 @@ inline constexpr std::size_t sequence_bytes = 192;
 [[nodiscard]] std::string title_of(std::string_view model, std::string_view version);
 
 /// Reads what a replica says of itself. Pure. The caller sets names and titles.
-/// @returns `invalid_argument`, saying what makes no sense, or that one row does not fit into a message.
+/// @returns `invalid_argument`, saying what makes no sense, or that one row does not fit into a batch.
 gpuactors::Result<ModelFacts> read_facts(const wire::ReplicaDescription& description, bool generative = false);
 
 /// Checks that another replica of the version says the same as the first one. Pure.
@@ -96,6 +100,6 @@ gpuactors::Result<void> check_same(const ModelFacts& facts, const wire::ReplicaD
 
 /// Checks that a reply has all outputs of so many rows; texts are walked through. Pure. @returns `internal`, with the
 /// sizes.
-gpuactors::Result<void> check_reply(const ModelFacts& facts, std::uint64_t rows, const wire::ReplicaReply& reply);
+gpuactors::Result<void> check_reply(const ModelFacts& facts, std::uint64_t rows, const BatchReply& reply);
 
 } // namespace serve

@@ -75,7 +75,7 @@ gpuactors::Options resources_of(const ModelConfig& config, bool wait_for_nodes) 
   return resources;
 }
 
-/// As many rows as were asked for, as far as one message and the replicas take them.
+/// As many rows as were asked for, as far as one batch and the replicas take them.
 batching::QueueLimits queue_limits(const ModelConfig& config, const ModelFacts& facts) {
   batching::QueueLimits limits;
   if (facts.generative) {
@@ -89,7 +89,7 @@ batching::QueueLimits queue_limits(const ModelConfig& config, const ModelFacts& 
   limits.max_rows = std::max<std::uint64_t>(queue_bytes / facts.row_in_bytes, limits.max_batch);
   limits.max_delay = config.max_delay;
   if (facts.takes_texts) {
-    limits.max_batch_bytes = most_batch_bytes;
+    limits.max_batch_bytes = facts.max_bytes;
     limits.max_bytes = queue_bytes;
   }
   return limits;

@@ -13,6 +13,7 @@ wire::ReplicaDescription describe_network(const nn::NetworkSpec& spec) {
   y->set_name(network_output);
   y->set_datatype(datatype);
   y->add_row_shape(spec.outputs());
+  description.set_takes_tensors(true);
   return description;
 }
 

@@ -51,24 +51,26 @@ public:
 
   Result<wire::ReplicaReply> infer(const wire::ReplicaBatch& batch) {
     const auto rows = batch.rows();
-    const auto bytes = batch.inputs_size() == 1 ? batch.inputs(0).size() : 0;
+    GPUACTORS_LET(x, gpuactors::ServedInputs::of(batch, tensors()));
+    const auto bytes = x.size() == 1 ? x[0].size() : 0;
     if (rows < 1 || rows > max_rows_ || bytes != static_cast<std::size_t>(rows) * row_in_)
       return gpuactors::fail(Errc::invalid_argument,
                              fmt::format("a batch of {} rows with {} bytes: 1 to {} rows of {} bytes are expected",
                                          rows, bytes, max_rows_, row_in_));
     auto& stream = gpu().stream();
-    wire::ReplicaReply reply;
-    auto& y = *reply.add_outputs();
-    y.resize(static_cast<std::size_t>(rows) * row_out_);
+    GPUACTORS_LET(y, gpuactors::ServedOutputs::make({static_cast<std::size_t>(rows) * row_out_}, tensors()));
     auto start = Clock::now();
-    GPUACTORS_TRY(stream.upload(x_.data(), batch.inputs(0).data(), bytes));
+    GPUACTORS_TRY(stream.upload(x_.data(), x[0].data(), bytes));
     GPUACTORS_TRY(stream.synchronize());
-    reply.set_input_ns(lap(start));
+    const auto input_ns = lap(start);
     GPUACTORS_TRY(network_.forward(rows, x_.data(), y_.data()));
     GPUACTORS_TRY(stream.synchronize());
-    reply.set_infer_ns(lap(start));
-    GPUACTORS_TRY(stream.download(y.data(), y_.data(), y.size()));
+    const auto infer_ns = lap(start);
+    GPUACTORS_TRY(stream.download(y[0].data(), y_.data(), y[0].size()));
     GPUACTORS_TRY(stream.synchronize());
+    auto reply = std::move(y).finish();
+    reply.set_input_ns(input_ns);
+    reply.set_infer_ns(infer_ns);
     reply.set_output_ns(lap(start));
     return reply;
   }

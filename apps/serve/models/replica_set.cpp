@@ -10,7 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <set>
-#include <string_view>
+#include <span>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -50,8 +50,8 @@ constexpr std::size_t most_starts = 4;
 constexpr auto longest_measuring = 2s;
 
 template <class T>
-bool are_numbers(std::string_view bytes) {
-  for (; bytes.size() >= sizeof(T); bytes.remove_prefix(sizeof(T))) {
+bool are_numbers(std::span<const std::byte> bytes) {
+  for (; bytes.size() >= sizeof(T); bytes = bytes.subspan(sizeof(T))) {
     T value;
     std::memcpy(&value, bytes.data(), sizeof(T));
     if (!std::isfinite(value))
@@ -61,9 +61,9 @@ bool are_numbers(std::string_view bytes) {
 }
 
 /// A network that has diverged in its training answers no numbers, to anybody.
-Result<void> check_numbers(const ModelFacts& facts, const wire::ReplicaReply& reply) {
+Result<void> check_numbers(const ModelFacts& facts, const BatchReply& reply) {
   for (std::size_t i = 0; i < facts.outputs.size(); ++i) {
-    const auto& bytes = reply.outputs(static_cast<int>(i));
+    const auto bytes = reply.outputs[i].view();
     const auto wide = facts.outputs[i].type == DataType::fp64;
     if (!(wide ? are_numbers<double>(bytes) : are_numbers<float>(bytes)))
       return gpuactors::fail(Errc::invalid_argument,
@@ -85,8 +85,10 @@ Share share_of(const ActorRef& actor) {
 
 ReplicaSet::ReplicaSet(std::unique_ptr<ReplicaStarter> starter, std::shared_ptr<Dispatcher> dispatcher,
                        std::shared_ptr<KeeperBell> bell, ReplicaOptions options)
-  : starter_(std::move(starter)), dispatcher_(std::move(dispatcher)), bell_(std::move(bell)),
-    options_(std::move(options)), scaling_(options_.scaling) {
+  : starter_(std::move(starter)),
+    calls_(std::make_shared<BatchCalls>(starter_->cluster(), dispatcher->facts().takes_tensors)),
+    dispatcher_(std::move(dispatcher)), bell_(std::move(bell)), options_(std::move(options)),
+    scaling_(options_.scaling) {
   // nop
 }
 
@@ -149,6 +151,7 @@ void ReplicaSet::stop() {
       end->thread.join();
   ends_.clear();
   actors_.clear();
+  calls_->end();
 }
 
 void ReplicaSet::end(std::uint64_t id) {
@@ -454,8 +457,8 @@ void ReplicaSet::bring_in(const Ready& ready) {
     return dispatcher_->add_generative(facts, stream_from(actor));
   // From its sending: those before it are part of it.
   const Duration time = options_.longest_silence * static_cast<int>(1 + options_.ahead);
-  dispatcher_->add(facts, [actor = actor, time](wire::ReplicaBatch batch, BatchDone done) {
-    actor.call<wire::ReplicaReply>(infer_method, std::move(batch), time).then(std::move(done));
+  dispatcher_->add(facts, [calls = calls_, actor = actor, time](const Batch& batch, BatchDone done) {
+    calls->call(actor, batch, time, std::move(done));
   });
 }
 
@@ -468,15 +471,21 @@ Result<wire::ReplicaDescription> ReplicaSet::check_description(const ActorRef& a
 Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
   const auto& facts = dispatcher_->facts();
   const auto most = dispatcher_->limits().max_batch;
+  std::size_t widest = 0;
+  for (const auto& input : facts.inputs)
+    widest = std::max(widest, input.row_bytes);
+  const std::vector<std::byte> zeros(most * widest); // texts of the length 0
   const auto run = [&](std::uint64_t rows, Duration patience) -> Result<Duration> {
-    wire::ReplicaBatch batch;
-    batch.set_rows(static_cast<std::int64_t>(rows));
+    Batch batch;
+    batch.rows = rows;
     for (const auto& input : facts.inputs)
-      batch.add_inputs()->resize(rows * input.row_bytes); // texts of the length 0
+      batch.inputs.push_back({std::span{zeros}.first(rows * input.row_bytes)});
     if (facts.has_sequences())
-      batch.add_sequences()->set_rows(static_cast<std::int64_t>(rows)); // in none
+      batch.sequences.emplace_back().set_rows(static_cast<std::int64_t>(rows)); // in none
+    const auto promise = std::make_shared<gpuactors::Promise<BatchReply>>();
     const auto start = Clock::now();
-    auto reply = starter_->await(actor.call<wire::ReplicaReply>(infer_method, std::move(batch), patience));
+    calls_->call(actor, batch, patience, [promise](Result<BatchReply> reply) { promise->set(std::move(reply)); });
+    auto reply = starter_->await(promise->future());
     const auto took = Clock::now() - start;
     if (!reply && bell_->stopped())
       return gpuactors::fail(reply.error());

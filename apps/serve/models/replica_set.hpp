@@ -2,6 +2,7 @@
 // as the queue demands.
 #pragma once
 
+#include "batch_calls.hpp"
 #include "dispatcher.hpp"
 #include "keeper_bell.hpp"
 #include "node_watch.hpp"
@@ -160,6 +161,7 @@ private:
   void note(const std::string& what) const;
 
   const std::unique_ptr<ReplicaStarter> starter_;
+  const std::shared_ptr<BatchCalls> calls_;
   const std::shared_ptr<Dispatcher> dispatcher_;
   const std::shared_ptr<KeeperBell> bell_;
   const ReplicaOptions options_;

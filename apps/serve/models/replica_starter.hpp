@@ -73,6 +73,10 @@ public:
     }
   }
 
+  [[nodiscard]] gpuactors::Cluster& cluster() const noexcept {
+    return cluster_;
+  }
+
   [[nodiscard]] const ReplicaKind& kind() const noexcept {
     return kind_;
   }

@@ -99,7 +99,7 @@ const NamedTensor* find_input(const InferRequest& request, std::string_view name
 std::uint64_t batch_bytes(const InferRequest& request, const ModelFacts& facts) {
   if (!facts.takes_texts)
     return 0;
-  return bytes_of(request.inputs) + (facts.has_sequences() ? sequence_bytes : 0);
+  return bytes_of(request.inputs) + (facts.has_sequences() && !facts.takes_tensors ? sequence_bytes : 0);
 }
 
 Result<void> check_generation(const InferRequest& request, const ModelFacts& facts) {
@@ -146,8 +146,8 @@ Result<std::uint64_t> check_request(const InferRequest& request, const ModelFact
       return misfit(facts, "takes {} bytes for {} rows, and the request has {}", expected, rows, input->data.size());
   }
   // No batch could have it, not even one of its own.
-  if (const auto bytes = batch_bytes(request, facts); bytes > most_batch_bytes)
-    return misfit(facts, "takes inputs of up to {} bytes in a request, not of {}", most_batch_bytes, bytes);
+  if (const auto bytes = batch_bytes(request, facts); bytes > facts.max_bytes)
+    return misfit(facts, "takes inputs of up to {} bytes in a request, not of {}", facts.max_bytes, bytes);
   GPUACTORS_TRY(check_the_rest(request, facts));
   return static_cast<std::uint64_t>(rows);
 }

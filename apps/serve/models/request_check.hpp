@@ -8,7 +8,7 @@
 
 namespace serve {
 
-/// Checks names, types, shapes and sizes, and that it fits into one message. Pure.
+/// Checks names, types, shapes and sizes, and that it fits into one batch. Pure.
 /// @returns the rows of the request; `invalid_argument`, saying what the model takes.
 gpuactors::Result<std::uint64_t> check_request(const InferRequest& request, const ModelFacts& facts,
                                                std::uint64_t max_batch);

@@ -8,6 +8,8 @@
 #include <apps/serve/protocol/work_pool.hpp>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -32,6 +34,9 @@ struct FrontState {
   StatusCounts http_answers;
   StatusCounts grpc_answers;
   std::atomic<bool> stopping{false};
+  /// Seconds since 1970.
+  const std::int64_t started_seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   /// Loads and unloads.
   WorkPool repository;
   /// Requests and answers that take long to read or write.

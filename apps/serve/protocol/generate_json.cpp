@@ -22,7 +22,6 @@ using namespace json_in;
 
 namespace {
 
-using Kind = simdjson::ondemand::json_type;
 using Shape = std::vector<std::int64_t>;
 
 /// The value of one input, as text of an array; a single value is in one, too.
@@ -36,13 +35,6 @@ struct InputValue {
     return std::string_view{array}.substr(0, array.size() - simdjson::SIMDJSON_PADDING);
   }
 };
-
-Result<Kind> kind_of(Value value) {
-  Kind kind{};
-  if (const auto error = value.type().get(kind); error != simdjson::SUCCESS)
-    return malformed(error);
-  return kind;
-}
 
 Failure misplaced(const TensorSpec& takes, const std::string& what) {
   return fail(Errc::invalid_argument,
@@ -218,7 +210,7 @@ private:
     if (const auto number = sequence_parameter(name))
       return read_sequence(*number, value, request_.sequence);
     GPUACTORS_TRY(refuse_parameter(name));
-    GPUACTORS_LET(parameter, read_any(value, what));
+    GPUACTORS_LET(parameter, read_parameter_value(value, what));
     if (is_for_server(name))
       return {};
     const auto* text = std::get_if<std::string>(&parameter);
@@ -227,28 +219,6 @@ private:
     if (model_.generative)
       request_.parameters.emplace(name, std::move(parameter));
     return {};
-  }
-
-  static Result<Parameter> read_any(Value value, const std::string& what) {
-    GPUACTORS_LET(kind, kind_of(value));
-    if (kind == Kind::string) {
-      GPUACTORS_LET(text, read_string(value, what));
-      return Parameter{std::move(text)};
-    }
-    if (kind == Kind::boolean) {
-      GPUACTORS_LET(flag, read_boolean(value, what));
-      return Parameter{flag};
-    }
-    simdjson::ondemand::number number;
-    if (kind != Kind::number)
-      return fail(Errc::invalid_argument, fmt::format("{} is not a string, number or boolean", what));
-    if (const auto error = value.get_number().get(number); error != simdjson::SUCCESS)
-      return mistyped(error, what, "a number of 64 bits");
-    if (number.is_int64())
-      return Parameter{number.get_int64()};
-    if (number.is_uint64())
-      return fail(Errc::invalid_argument, fmt::format("{} is not a whole number of 64 bits with its sign", what));
-    return Parameter{number.get_double()};
   }
 
   Result<void> read_input(const TensorSpec& takes, Value value) {

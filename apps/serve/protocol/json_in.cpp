@@ -62,6 +62,35 @@ Result<void> skip(Value value, int depth) {
   return skip_scalar(value, type);
 }
 
+Result<Kind> kind_of(Value value) {
+  Kind kind{};
+  if (const auto error = value.type().get(kind); error != simdjson::SUCCESS)
+    return malformed(error);
+  return kind;
+}
+
+Result<Parameter> read_parameter_value(Value value, std::string_view what) {
+  GPUACTORS_LET(kind, kind_of(value));
+  if (kind == Kind::string) {
+    GPUACTORS_LET(text, read_string(value, what));
+    return Parameter{std::move(text)};
+  }
+  if (kind == Kind::boolean) {
+    GPUACTORS_LET(flag, read_boolean(value, what));
+    return Parameter{flag};
+  }
+  simdjson::ondemand::number number;
+  if (kind != Kind::number)
+    return fail(Errc::invalid_argument, fmt::format("{} is not a string, number or boolean", what));
+  if (const auto error = value.get_number().get(number); error != simdjson::SUCCESS)
+    return mistyped(error, what, "a number of 64 bits");
+  if (number.is_int64())
+    return Parameter{number.get_int64()};
+  if (number.is_uint64())
+    return fail(Errc::invalid_argument, fmt::format("{} is not a whole number of 64 bits with its sign", what));
+  return Parameter{number.get_double()};
+}
+
 Result<std::string> read_string(Value value, std::string_view what) {
   std::string_view text;
   if (const auto error = value.get_string().get(text); error != simdjson::SUCCESS)

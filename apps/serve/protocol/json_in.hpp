@@ -25,6 +25,8 @@ using Value = simdjson::ondemand::value;
 using Array = simdjson::ondemand::array;
 using Object = simdjson::ondemand::object;
 
+using Kind = simdjson::ondemand::json_type;
+
 /// Deepest nesting of what nobody asked for.
 inline constexpr int deepest = 32;
 
@@ -36,6 +38,11 @@ inline constexpr int deepest = 32;
 
 /// Goes through a value that nobody asked for, so that what is malformed is found in it too.
 [[nodiscard]] Result<void> skip(Value value, int depth = 0);
+
+[[nodiscard]] Result<Kind> kind_of(Value value);
+
+/// A string, a number of 64 bits, or true or false.
+[[nodiscard]] Result<Parameter> read_parameter_value(Value value, std::string_view what);
 
 [[nodiscard]] Result<std::string> read_string(Value value, std::string_view what);
 [[nodiscard]] Result<bool> read_boolean(Value value, std::string_view what);

@@ -71,6 +71,36 @@ void TensorStore::close() {
     keeper_.join();
 }
 
+// -- drafts ---------------------------------------------------------------------------------------
+
+TensorDraft::TensorDraft(std::shared_ptr<TensorTable> table, RegionDraft region, DType dtype,
+                         std::vector<std::int64_t> shape)
+  : table_(std::move(table)), region_(std::move(region)), dtype_(dtype), shape_(std::move(shape)) {
+  // nop
+}
+
+Result<void> TensorDraft::check(DType wanted) const {
+  if (wanted == dtype_)
+    return {};
+  return fail(Errc::invalid_argument, fmt::format("the tensor holds {}, not {}", to_string(dtype_), to_string(wanted)));
+}
+
+Shared<Tensor> TensorDraft::share() && {
+  auto entry = std::make_shared<TensorEntry>();
+  entry->dtype = dtype_;
+  entry->shape = std::move(shape_);
+  entry->bytes = region_.size();
+  entry->region = std::move(region_).seal();
+  return Shared<Tensor>{table_->add(std::move(entry))};
+}
+
+Result<TensorDraft> TensorStore::draft(DType dtype, std::vector<std::int64_t> shape) {
+  GPUACTORS_LET(bytes, detail::shared_bytes(dtype, shape));
+  GPUACTORS_TRY(start());
+  GPUACTORS_LET(region, table_->make(bytes));
+  return TensorDraft{table_, std::move(region), dtype, std::move(shape)};
+}
+
 // -- put ------------------------------------------------------------------------------------------
 
 Result<Shared<Tensor>> TensorStore::put(Tensor tensor, Stream& stream) {
@@ -121,16 +151,10 @@ Result<Shared<Tensor>> TensorStore::put_copy(const void* values, std::size_t cou
 Result<Shared<Tensor>> TensorStore::put_copy(const Tensor& tensor, Stream& stream) {
   if (!tensor)
     return fail(Errc::invalid_argument, "there is no tensor to put: it is empty, moved from or reclaimed");
-  GPUACTORS_TRY(start());
-  GPUACTORS_LET(draft, table_->make(tensor.bytes()));
-  GPUACTORS_TRY(stream.download(draft.data(), tensor.raw(), tensor.bytes()));
+  GPUACTORS_LET(made, draft(tensor.dtype(), tensor.shape()));
+  GPUACTORS_TRY(stream.download(made.bytes().data(), tensor.raw(), tensor.bytes()));
   GPUACTORS_TRY(stream.synchronize());
-  auto entry = std::make_shared<TensorEntry>();
-  entry->dtype = tensor.dtype();
-  entry->shape = tensor.shape();
-  entry->bytes = tensor.bytes();
-  entry->region = std::move(draft).seal();
-  return Shared<Tensor>{table_->add(std::move(entry))};
+  return std::move(made).share();
 }
 
 // -- get ------------------------------------------------------------------------------------------

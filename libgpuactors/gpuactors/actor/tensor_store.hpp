@@ -4,22 +4,26 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/region.hpp>
 #include <gpuactors/device/context.hpp>
 #include <gpuactors/v1/tensor.pb.h>
 #include <gpuactors/wire/certificates.hpp>
 
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace gpuactors {
 
 class BulkClient;
 class BulkServer;
+class TensorDraft;
 class TensorStore;
 
 namespace detail {
@@ -96,6 +100,7 @@ public:
   [[nodiscard]] std::int64_t size() const noexcept;
 
 private:
+  friend class TensorDraft;
   friend class TensorStore;
 
   explicit Shared(std::shared_ptr<detail::TensorEntry> entry) : entry_(std::move(entry)) {
@@ -107,6 +112,46 @@ private:
   [[nodiscard]] Result<const void*> host(DType dtype) const;
 
   std::shared_ptr<detail::TensorEntry> entry_;
+};
+
+/// A tensor in host memory before it is shared: who has it fills the memory, which is undefined at first, and then
+/// shares it without a copy. Movable; one thread at a time. Do not call members of one that was moved from or shared.
+class TensorDraft {
+public:
+  [[nodiscard]] DType dtype() const noexcept {
+    return dtype_;
+  }
+
+  [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept {
+    return shape_;
+  }
+
+  /// Returns the memory of all elements, row by row.
+  [[nodiscard]] std::span<std::byte> bytes() noexcept {
+    return {region_.data(), region_.size()};
+  }
+
+  /// Returns the elements. @returns `invalid_argument` if `T` is not the element type.
+  template <class T>
+  [[nodiscard]] Result<std::span<T>> values() {
+    GPUACTORS_TRY(check(dtype_of<T>));
+    return std::span<T>{reinterpret_cast<T*>(region_.data()), region_.size() / sizeof(T)};
+  }
+
+  /// Ends writing, and shares the tensor. Do not write through spans of its memory afterwards.
+  [[nodiscard]] Shared<Tensor> share() &&;
+
+private:
+  friend class TensorStore;
+
+  TensorDraft(std::shared_ptr<detail::TensorTable> table, RegionDraft region, DType dtype,
+              std::vector<std::int64_t> shape);
+  [[nodiscard]] Result<void> check(DType wanted) const;
+
+  std::shared_ptr<detail::TensorTable> table_;
+  RegionDraft region_;
+  DType dtype_;
+  std::vector<std::int64_t> shape_;
 };
 
 /// How a process shares its tensors with other processes.
@@ -142,6 +187,11 @@ public:
   /// On a CUDA device, work that uses it through `Shared::on` waits on the device; other readers wait until it is
   /// computed. Readers get the error of that work; `synchronize` of the stream does not return it any more.
   Result<Shared<Tensor>> put_queued(Tensor tensor, Stream& stream);
+
+  /// Returns host memory for a tensor, to be filled by the caller and then shared: for what comes in parts, or is
+  /// written by work on a device, and would be copied once more otherwise.
+  /// @returns `invalid_argument` for a shape that is none, `out_of_memory`, or the errors of `put`.
+  Result<TensorDraft> draft(DType dtype, std::vector<std::int64_t> shape);
 
   /// Copies `count` elements into host memory.
   /// @returns `invalid_argument` if the shape has another number of elements, `out_of_memory`, or the errors of `put`.

@@ -309,6 +309,14 @@ inline constexpr std::size_t bulk_chunk = 1U << 20;
 /// Default time for which a handed-over reference keeps its tensor if nobody takes it.
 inline constexpr std::chrono::minutes hand_over{10};
 
+/// Batches of gpuactors-serve, and replies to them, that have more bytes than this are tensors beside the message,
+/// where the actor takes these; such a batch has at most so many.
+inline constexpr std::size_t served_message_bytes = 512U << 10;
+inline constexpr std::size_t served_batch_bytes = 256U << 20;
+
+/// For how long a reply keeps its tensors if nobody takes them.
+inline constexpr std::chrono::minutes served_hand_over{1};
+
 /// How long a bulk data peer may take to connect and authenticate, or to finish sending a request.
 inline constexpr std::chrono::seconds bulk_handshake{5};
 

@@ -504,6 +504,12 @@ Result<Shared<Tensor>> Cluster::put(const Tensor& tensor, Stream& stream) {
   return core_->tensors()->put_copy(tensor, stream);
 }
 
+Result<TensorDraft> Cluster::draft(DType dtype, std::vector<std::int64_t> shape) {
+  if (core_ == nullptr)
+    return closed();
+  return core_->tensors()->draft(dtype, std::move(shape));
+}
+
 Result<Shared<Tensor>> Cluster::get(const v1::TensorRef& ref) {
   if (core_ == nullptr)
     return closed();

@@ -271,6 +271,11 @@ public:
   ///          and the errors of the work on `stream`.
   Result<Shared<Tensor>> put(const Tensor& tensor, Stream& stream);
 
+  /// Returns host memory of this process for a tensor: fill it, then call `share`. For what comes in parts, and would
+  /// be copied once more by `put`.
+  /// @returns `invalid_argument` for a shape that is none, `out_of_memory`, or `unavailable` as `put`.
+  Result<TensorDraft> draft(DType dtype, std::vector<std::int64_t> shape);
+
   /// Returns the tensor that a reference names, wherever in the cluster it was put; blocks until it has arrived.
   /// @returns the errors of `TensorStore::get`: `not_found` if no handle to the tensor is left, `worker_died` if its
   ///          process has ended, and others.
