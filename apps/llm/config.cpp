@@ -1,8 +1,8 @@
 // Reading config.json.
 #include <apps/llm/config.hpp>
+#include <apps/llm/json.hpp>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -98,33 +98,6 @@ Result<std::optional<std::int64_t>> read_window(const Json& json) {
     return std::optional<std::int64_t>{};
   GPUACTORS_LET(window, read_whole(json, "sliding_window", of_mistral));
   return std::optional{window};
-}
-
-/// A file's JSON, if it is an object. It is not nested deeper than any real one: copies of what is, and what is said of
-/// it, would need a stack of their depth.
-Result<Json> parse_object(std::string_view text, std::string_view file) {
-  constexpr int deepest = 32;
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (in_string) {
-      if (text[i] == '\\')
-        ++i; // what is escaped ends no string
-      else
-        in_string = text[i] != '"';
-    } else if (text[i] == '"') {
-      in_string = true;
-    } else if (text[i] == '[' || text[i] == '{') {
-      if (++depth > deepest)
-        return fail(Errc::invalid_argument, fmt::format("{} is nested more than {} deep", file, deepest));
-    } else if (text[i] == ']' || text[i] == '}') {
-      --depth;
-    }
-  }
-  auto json = Json::parse(text, nullptr, false);
-  if (!json.is_object())
-    return fail(Errc::invalid_argument, fmt::format("{} is no JSON object", file));
-  return json;
 }
 
 /// The entry of a rotation that its type cannot do without.
