@@ -108,7 +108,7 @@ Result<Value> append(Budget& budget, const Value& left, const Value& right) {
   return left.is<List>() ? make_list(budget, std::move(values)) : make_tuple(budget, std::move(values));
 }
 
-bool is_sequence(const Value& value) {
+bool can_be_joined(const Value& value) {
   return value.is<Text>() || value.items() != nullptr;
 }
 
@@ -136,11 +136,11 @@ Result<Value> compute(Budget& budget, Operator sign, const Value& left, const Va
     GPUACTORS_LET(y, to_double(right));
     return compute_numbers(sign, x, y);
   }
-  if (sign == Operator::add && is_sequence(left) && left.state.index() == right.state.index())
+  if (sign == Operator::add && can_be_joined(left) && left.state.index() == right.state.index())
     return append(budget, left, right);
-  if (sign == Operator::multiply && is_sequence(left) && b)
+  if (sign == Operator::multiply && can_be_joined(left) && b)
     return repeat(budget, left, *b);
-  if (sign == Operator::multiply && a && is_sequence(right))
+  if (sign == Operator::multiply && a && can_be_joined(right))
     return repeat(budget, right, *a);
   if (sign == Operator::modulo && left.is<Text>())
     return unknown("formats a text by %");

@@ -41,6 +41,11 @@ public:
     return step(bytes / 64);
   }
 
+  /// Takes steps for bytes that are gone through character by character, which takes longer.
+  Result<void> read(std::uint64_t bytes) {
+    return step(bytes / 8);
+  }
+
 private:
   [[nodiscard]] Result<void> too_many_steps() const;
 

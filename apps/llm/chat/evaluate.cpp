@@ -12,19 +12,15 @@ namespace llm::chat {
 
 namespace {
 
-/// Expressions, tags and macros in each other while they run: what the stack of a thread bears.
-constexpr int most_running = 400;
-
 using Kind = Expression::Kind;
 
 } // namespace
 
 Result<Value> Evaluator::evaluate(const Expression& expression) {
-  ++depth_;
-  auto value = depth_ > most_running
-                   ? Result<Value>{wrong(fmt::format("calls macros deeper than {} steps in each other", most_running))}
-                   : evaluate_kind(expression);
-  --depth_;
+  const auto begun = go_deeper();
+  auto value = begun ? evaluate_kind(expression) : Result<Value>{gpuactors::fail(begun.error())};
+  if (begun)
+    --depth_;
   if (!value && line_ == 0)
     line_ = expression.line;
   return value;

@@ -74,14 +74,26 @@ Result<std::string> Evaluator::run() {
 }
 
 Result<Evaluator::Flow> Evaluator::run(const Body& body) {
+  GPUACTORS_TRY(go_deeper());
+  auto flow = Result<Flow>{Flow::on};
   for (const auto& statement : body) {
-    auto flow = run(statement);
+    flow = run(statement);
     if (!flow && line_ == 0)
       line_ = statement.line;
     if (!flow || *flow != Flow::on)
-      return flow;
+      break;
   }
-  return Flow::on;
+  --depth_;
+  return flow;
+}
+
+Result<void> Evaluator::go_deeper() {
+  // Expressions, bodies and macros in each other while they run: what the stack of a thread bears.
+  constexpr int most_running = 400;
+  if (depth_ == most_running)
+    return wrong(fmt::format("calls macros in each other until {} expressions and tags have begun", most_running));
+  ++depth_;
+  return {};
 }
 
 Result<Evaluator::Flow> Evaluator::run(const Statement& statement) {

@@ -36,6 +36,8 @@ private:
 
   // -- statements (evaluator.cpp) --
   Result<Flow> run(const Body& body);
+  /// Counts what has begun and not ended, which the caller takes back.
+  Result<void> go_deeper();
   Result<Flow> run(const Statement& statement);
   Result<Flow> run_choice(const Statement& choice);
   Result<Flow> run_loop(const Statement& loop);

@@ -201,7 +201,10 @@ Result<Value> look_up(Budget& budget, const Value& item, const Value& attribute,
 }
 
 Result<Value> without_case(Budget& budget, const Value& value) {
-  return value.is<Text>() ? make_lower(budget, *value.text()) : Result<Value>{value};
+  if (!value.is<Text>())
+    return value;
+  GPUACTORS_TRY(budget.read(value.text()->size()));
+  return make_lower(budget, *value.text());
 }
 
 bool is_set(const std::optional<Value>& argument) {

@@ -45,6 +45,8 @@ Result<Named> collect_pairs(Budget& budget, const Arguments& arguments) {
   if (arguments.values.size() > 1)
     return wrong("makes a dict of more than one value");
   if (!arguments.values.empty()) {
+    if (const auto* undefined = arguments.values[0].as<Undefined>())
+      return wrong(*undefined->why);
     if (const auto* entries = arguments.values[0].entries()) {
       pairs = entries->pairs;
     } else {

@@ -14,7 +14,7 @@ namespace llm::chat {
 
 namespace {
 
-Result<Value> read_text(Budget& budget, const std::string& text) {
+Result<Value> json_text(Budget& budget, const std::string& text) {
   if (!is_text(text))
     return wrong("gets a text that is not UTF-8");
   return make_text(budget, text);
@@ -30,7 +30,7 @@ Result<Value> read(Budget& budget, const Json& json, int depth) {
   if (json.is_boolean())
     return Value{json.template get<bool>()};
   if (json.is_string())
-    return read_text(budget, json.template get_ref<const std::string&>());
+    return json_text(budget, json.template get_ref<const std::string&>());
   if (json.is_number_unsigned() && json.template get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
     return unknown(fmt::format("gets the number {}, which has more than 64 bits", json.template get<std::uint64_t>()));
   if (json.is_number_integer())
@@ -51,7 +51,7 @@ Result<Value> read(Budget& budget, const Json& json, int depth) {
     return unknown("gets JSON that is binary");
   std::vector<std::pair<Value, Value>> pairs;
   for (const auto& [name, one] : json.items()) {
-    GPUACTORS_LET(key, read_text(budget, name));
+    GPUACTORS_LET(key, json_text(budget, name));
     GPUACTORS_LET(value, read(budget, one, depth + 1));
     pairs.emplace_back(std::move(key), std::move(value));
   }

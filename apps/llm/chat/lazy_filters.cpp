@@ -138,7 +138,7 @@ Result<Value> items(Budget& budget, const Value& subject, const Arguments& argum
                    [](Budget&, const Value& value) -> Result<std::optional<Value>> { return std::optional{value}; });
 }
 
-constexpr FilterRow rows[] = {
+constexpr FilterRow lazy_rows[] = {
     {"map", map},
     {"select", select<true, false>},
     {"reject", select<false, false>},
@@ -151,7 +151,7 @@ constexpr FilterRow rows[] = {
 } // namespace
 
 Filter find_lazy_filter(std::string_view name) {
-  for (const auto& row : rows)
+  for (const auto& row : lazy_rows)
     if (row.name == name)
       return row.filter;
   return nullptr;

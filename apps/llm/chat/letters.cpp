@@ -21,16 +21,22 @@ constexpr std::array caseless = {
 };
 
 constexpr std::array shown = {
-    Span{0x0020, 0x007E},   Span{0x00A1, 0x00AC},   Span{0x00AE, 0x0377}, Span{0x03A3, 0x052F}, Span{0x05D0, 0x05EA},
-    Span{0x0620, 0x06DC},   Span{0x0904, 0x0939},   Span{0x0E01, 0x0E3A}, Span{0x10D0, 0x1248}, Span{0x13A0, 0x13F5},
-    Span{0x1E00, 0x1F15},   Span{0x2010, 0x2027},   Span{0x2030, 0x205E}, Span{0x20A0, 0x20BF}, Span{0x2100, 0x218B},
-    Span{0x2190, 0x2426},   Span{0x2460, 0x2B73},   Span{0x3001, 0x303F}, Span{0x3041, 0x3096}, Span{0x3099, 0x30FF},
-    Span{0x3131, 0x318E},   Span{0x3400, 0x4DB5},   Span{0x4E00, 0x9FEF}, Span{0xAC00, 0xD7A3}, Span{0xFF01, 0xFFBE},
-    Span{0x1F300, 0x1F6D5}, Span{0x1F910, 0x1F93E},
+    Span{0x0020, 0x007E}, Span{0x00A1, 0x00AC}, Span{0x00AE, 0x0377},   Span{0x03A3, 0x052F},   Span{0x05D0, 0x05EA},
+    Span{0x0620, 0x06DC}, Span{0x0900, 0x0983}, Span{0x0E01, 0x0E3A},   Span{0x0E3F, 0x0E5B},   Span{0x10D0, 0x1248},
+    Span{0x13A0, 0x13F5}, Span{0x1E00, 0x1F15}, Span{0x2010, 0x2027},   Span{0x2030, 0x205E},   Span{0x20A0, 0x20BF},
+    Span{0x2100, 0x218B}, Span{0x2190, 0x2426}, Span{0x2460, 0x2B73},   Span{0x3001, 0x303F},   Span{0x3041, 0x3096},
+    Span{0x3099, 0x30FF}, Span{0x3131, 0x318E}, Span{0x3400, 0x4DB5},   Span{0x4E00, 0x9FEF},   Span{0xAC00, 0xD7A3},
+    Span{0xFE00, 0xFE0F}, Span{0xFF01, 0xFFBE}, Span{0x1F300, 0x1F6D5}, Span{0x1F910, 0x1F93E}, Span{0x1F947, 0x1F970},
+};
+
+// Blanks and what controls, marks or belongs to nobody.
+constexpr std::array hidden = {
+    Span{0x0000, 0x001F}, Span{0x007F, 0x00A0}, Span{0x00AD, 0x00AD}, Span{0x2000, 0x200F}, Span{0x2028, 0x202F},
+    Span{0x205F, 0x2064}, Span{0x3000, 0x3000}, Span{0xE000, 0xF8FF}, Span{0xFEFF, 0xFEFF},
 };
 
 template <std::size_t n>
-bool is_in(const std::array<Span, n>& spans, char32_t character) {
+bool lies_among(const std::array<Span, n>& spans, char32_t character) {
   return std::any_of(spans.begin(), spans.end(),
                      [&](const Span& span) { return character >= span.first && character <= span.last; });
 }
@@ -41,9 +47,10 @@ bool lies(char32_t character, char32_t first, char32_t last) {
 
 /// Whether it is one of the Latin letters that follow each other in pairs, and whether it is the capital of its pair.
 std::optional<bool> is_capital_of_pair(char32_t c) {
-  if ((lies(c, 0x100, 0x137) && c != 0x130 && c != 0x131) || lies(c, 0x14A, 0x177))
+  if ((lies(c, 0x100, 0x137) && c != 0x130 && c != 0x131) || lies(c, 0x14A, 0x177) || lies(c, 0x1A0, 0x1A5)
+      || lies(c, 0x1E00, 0x1E95) || lies(c, 0x1EA0, 0x1EFF))
     return c % 2 == 0;
-  if (lies(c, 0x139, 0x148) || lies(c, 0x179, 0x17E))
+  if (lies(c, 0x139, 0x148) || lies(c, 0x179, 0x17E) || lies(c, 0x1AF, 0x1B0))
     return c % 2 == 1;
   return std::nullopt;
 }
@@ -51,7 +58,7 @@ std::optional<bool> is_capital_of_pair(char32_t c) {
 std::optional<char32_t> lower(char32_t c) {
   if (c < 0x80)
     return lies(c, 'A', 'Z') ? c + 32 : c;
-  if (is_in(caseless, c))
+  if (lies_among(caseless, c))
     return c;
   if (lies(c, 0xC0, 0xDE) || lies(c, 0x410, 0x42F) || (lies(c, 0x391, 0x3A9) && c != 0x3A2 && c != 0x3A3))
     return c + 32;
@@ -67,7 +74,7 @@ std::optional<char32_t> lower(char32_t c) {
 std::optional<char32_t> upper(char32_t c) {
   if (c < 0x80)
     return lies(c, 'a', 'z') ? c - 32 : c;
-  if (is_in(caseless, c))
+  if (lies_among(caseless, c))
     return c;
   if (lies(c, 0xE0, 0xFE) || lies(c, 0x430, 0x44F) || (lies(c, 0x3B1, 0x3C9) && c != 0x3C2))
     return c - 32;
@@ -105,9 +112,9 @@ std::optional<std::string> to_lower(std::string_view text) {
 }
 
 std::optional<bool> is_printable(char32_t character) {
-  if (is_in(shown, character))
+  if (lies_among(shown, character))
     return true;
-  return character <= 0xAD ? std::optional{false} : std::nullopt;
+  return lies_among(hidden, character) ? std::optional{false} : std::nullopt;
 }
 
 } // namespace llm::chat

@@ -11,7 +11,7 @@ namespace llm::chat {
 
 namespace {
 
-using Kind = Token::Kind;
+using Word = Token::Kind;
 
 bool is_name(char c) {
   return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -26,7 +26,7 @@ public:
   Result<std::vector<Token>> run() {
     while (at_ < source_.size())
       GPUACTORS_TRY(read_root());
-    add(Kind::end, "");
+    add(Word::end, "");
     return std::move(tokens_);
   }
 
@@ -42,7 +42,7 @@ private:
     at_ = end;
   }
 
-  Token& add(Kind kind, std::string_view text) {
+  Token& add(Word kind, std::string_view text) {
     return tokens_.emplace_back(Token{kind, line_, std::string{text}, {}});
   }
 
@@ -55,7 +55,7 @@ private:
     for (;; ++begin) {
       begin = source_.find('{', begin);
       if (begin == std::string_view::npos || begin + 1 == source_.size()) {
-        add(Kind::data, source_.substr(at_));
+        add(Word::data, source_.substr(at_));
         move_to(source_.size());
         return {};
       }
@@ -66,11 +66,11 @@ private:
     const char sign = begin + 2 < source_.size() ? source_[begin + 2] : '\0';
     const auto text = keep(source_.substr(at_, begin - at_), tag, sign);
     if (!text.empty())
-      add(Kind::data, text);
+      add(Word::data, text);
     move_to(begin);
     const auto line = line_;
     if (tag != '#')
-      add(tag == '{' ? Kind::output_begin : Kind::block_begin, "");
+      add(tag == '{' ? Word::output_begin : Word::block_begin, "");
     move_to(begin + (sign == '-' || sign == '+' ? 3 : 2));
     if (tag == '#')
       return read_comment(line);
@@ -119,7 +119,7 @@ private:
       const bool has_sign = is_at("-") || (is_block && is_at("+"));
       if (open_brackets.empty() && source_.substr(at_ + (has_sign ? 1 : 0), 2) == close) {
         const char sign = has_sign ? source_[at_] : '\0';
-        add(is_block ? Kind::block_end : Kind::output_end, "");
+        add(is_block ? Word::block_end : Word::output_end, "");
         end_tag(at_ + (has_sign ? 3 : 2), sign == '-', is_block && sign == '\0');
         return {};
       }
@@ -136,7 +136,7 @@ private:
     const char c = source_[at_];
     if (c >= '0' && c <= '9') {
       GPUACTORS_LET(number, read_number(source_, at_, line_));
-      add(Kind::number, source_.substr(at_, number.size)).constant = number.value;
+      add(Word::number, source_.substr(at_, number.size)).constant = number.value;
       move_to(at_ + number.size);
       return {};
     }
@@ -144,13 +144,13 @@ private:
       auto end = at_;
       while (end < source_.size() && is_name(source_[end]))
         ++end;
-      add(Kind::name, source_.substr(at_, end - at_));
+      add(Word::name, source_.substr(at_, end - at_));
       move_to(end);
       return {};
     }
     if (c == '\'' || c == '"') {
       GPUACTORS_LET(text, read_text(source_, at_, line_));
-      add(Kind::text, text.value);
+      add(Word::text, text.value);
       move_to(at_ + text.size);
       return {};
     }
@@ -176,7 +176,7 @@ private:
         return refuse(line_, fmt::format("the bracket {} closes nothing", sign));
       open_brackets.pop_back();
     }
-    add(Kind::sign, sign);
+    add(Word::sign, sign);
     move_to(at_ + sign.size());
     return {};
   }

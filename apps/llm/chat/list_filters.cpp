@@ -181,7 +181,7 @@ Result<Value> extreme(Budget& budget, const Value& subject, const Arguments& arg
   return *best;
 }
 
-constexpr FilterRow rows[] = {
+constexpr FilterRow list_rows[] = {
     {"length", length},      {"count", length},        {"default", or_default}, {"d", or_default},
     {"join", join_all},      {"first", end_of<false>}, {"last", end_of<true>},  {"list", as_list},
     {"reverse", reversed},   {"sort", sort},           {"dictsort", dictsort},  {"sum", sum},
@@ -191,7 +191,7 @@ constexpr FilterRow rows[] = {
 } // namespace
 
 Filter find_list_filter(std::string_view name) {
-  for (const auto& row : rows)
+  for (const auto& row : list_rows)
     if (row.name == name)
       return row.filter;
   return nullptr;

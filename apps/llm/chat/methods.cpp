@@ -108,7 +108,7 @@ Result<std::optional<Value>> find_numbered(Budget& budget, const Value& value, s
   if (const auto* range = value.as<Range>())
     return std::optional{Value{number_at(*range, index)}};
   const auto& text = *value.text();
-  GPUACTORS_TRY(budget.look(text.size()));
+  GPUACTORS_TRY(budget.read(text.size()));
   const auto begin = offset_of(text, static_cast<std::size_t>(index));
   auto end = begin;
   next_character(text, end);

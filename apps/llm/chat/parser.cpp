@@ -10,10 +10,10 @@ namespace llm::chat {
 
 namespace {
 
-using Kind = Statement::Kind;
+using Tag = Statement::Kind;
 using Names = std::initializer_list<std::string_view>;
 
-Statement make_statement(Kind kind, int line) {
+Statement make_statement(Tag kind, int line) {
   Statement statement;
   statement.kind = kind;
   statement.line = line;
@@ -49,7 +49,7 @@ private:
         return body;
       }
       if (kind == Token::Kind::data) {
-        auto& text = body.emplace_back(make_statement(Kind::text, line));
+        auto& text = body.emplace_back(make_statement(Tag::text, line));
         text.text = std::make_shared<const std::string>(now().text);
         skip();
         continue;
@@ -68,7 +68,7 @@ private:
   }
 
   Result<void> read_output(Body& body, int line) {
-    auto statement = make_statement(Kind::output, line);
+    auto statement = make_statement(Tag::output, line);
     GPUACTORS_LET(value, read_tuple());
     if (value->kind == Expression::Kind::filter && value->name == "safe")
       safes_.pop_back();
@@ -110,11 +110,11 @@ private:
       return refuse(line, fmt::format("the tag {{% {} %}} is unknown", name));
     if (loops_ == 0)
       return refuse(line, fmt::format("{{% {} %}} stands in no loop", name));
-    return make_statement(name == "break" ? Kind::leave : Kind::repeat, line);
+    return make_statement(name == "break" ? Tag::leave : Tag::repeat, line);
   }
 
   Result<Statement> read_choice_of_bodies(int line) {
-    auto statement = make_statement(Kind::choice, line);
+    auto statement = make_statement(Tag::choice, line);
     for (;;) {
       GPUACTORS_LET(condition, read_tuple(false));
       GPUACTORS_LET(body, read_inside({"elif", "else", "endif"}));
@@ -131,7 +131,7 @@ private:
   }
 
   Result<Statement> read_loop(int line) {
-    auto statement = make_statement(Kind::loop, line);
+    auto statement = make_statement(Tag::loop, line);
     GPUACTORS_LET(target, read_target(false));
     statement.target = std::move(target);
     if (!skip_name("in"))
@@ -159,7 +159,7 @@ private:
   Result<Statement> read_assignment(int line) {
     GPUACTORS_LET(target, read_target(true));
     const bool is_capture = !is_sign("=");
-    auto statement = make_statement(is_capture ? Kind::capture : Kind::assignment, line);
+    auto statement = make_statement(is_capture ? Tag::capture : Tag::assignment, line);
     statement.target = std::move(target);
     if (!is_capture) {
       skip();
@@ -186,7 +186,7 @@ private:
   }
 
   Result<Statement> read_macro(int line) {
-    auto statement = make_statement(Kind::macro, line);
+    auto statement = make_statement(Tag::macro, line);
     GPUACTORS_LET(name, read_variable());
     statement.name = std::move(name);
     GPUACTORS_TRY(expect_sign("("));
@@ -212,7 +212,7 @@ private:
   }
 
   Result<Statement> read_generation(int line) {
-    auto statement = make_statement(Kind::generation, line);
+    auto statement = make_statement(Tag::generation, line);
     GPUACTORS_TRY(read_own_body(statement, "endgeneration"));
     return statement;
   }

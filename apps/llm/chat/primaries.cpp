@@ -21,6 +21,12 @@ const std::string* name_in(const Expression& filter, std::size_t position) {
   return value.kind == Kind::constant ? value.constant.text() : nullptr;
 }
 
+bool holds_list(const Expression& key) {
+  return key.kind == Kind::list || key.kind == Kind::dict
+         || (key.kind == Kind::tuple
+             && std::any_of(key.parts.begin(), key.parts.end(), [](const auto& part) { return holds_list(*part); }));
+}
+
 /// Whether a filter names another filter, or a test, that is unknown.
 std::optional<std::string> unknown_in(const Expression& filter) {
   const bool takes_attribute = filter.name == "selectattr" || filter.name == "rejectattr";
@@ -104,6 +110,8 @@ Result<ExpressionPtr> ExpressionReader::read_dict() {
     if (is_sign("}"))
       break;
     GPUACTORS_LET(key, read_expression());
+    if (holds_list(*key)) // which Jinja finds wrong even where it does not run
+      return refuse(key->line, "a list or a dict is a key");
     parts.push_back(std::move(key));
     GPUACTORS_TRY(expect_sign(":"));
     GPUACTORS_LET(value, read_expression());

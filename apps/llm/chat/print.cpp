@@ -32,7 +32,8 @@ Result<void> represent_text(Writer& writer, std::string_view text) {
     else if (character == '\n' || character == '\r' || character == '\t')
       GPUACTORS_TRY(writer.add(character == '\n' ? "\\n" : character == '\r' ? "\\r" : "\\t"));
     else
-      GPUACTORS_TRY(writer.add(fmt::format("\\x{:02x}", static_cast<std::uint32_t>(character))));
+      GPUACTORS_TRY(writer.add(fmt::format(fmt::runtime(character < 0x100 ? "\\x{:02x}" : "\\u{:04x}"),
+                                           static_cast<std::uint32_t>(character))));
   }
   return writer.add(quote);
 }

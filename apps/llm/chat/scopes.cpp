@@ -13,7 +13,7 @@ namespace llm::chat {
 
 namespace {
 
-using Kind = Statement::Kind;
+using Tag = Statement::Kind;
 
 // -- which names a scope has ------------------------------------------------------------------
 
@@ -41,9 +41,9 @@ void collect_target(Symbols& symbols, const Target& target, bool is_given) {
 
 void collect(Symbols& symbols, const Body& body) {
   for (const auto& statement : body) {
-    if (statement.kind == Kind::macro) {
+    if (statement.kind == Tag::macro) {
       symbols.store(statement.name);
-    } else if (statement.kind == Kind::choice) {
+    } else if (statement.kind == Tag::choice) {
       collect(symbols, statement.branches.front().condition.get());
       const auto begin = symbols.begin_branches();
       for (const auto& branch : statement.branches) {
@@ -54,9 +54,9 @@ void collect(Symbols& symbols, const Body& body) {
       collect(symbols, statement.otherwise);
       symbols.end_branches(begin);
     } else {
-      if (statement.kind != Kind::capture)
+      if (statement.kind != Tag::capture)
         collect(symbols, statement.value.get());
-      if (statement.kind == Kind::assignment || statement.kind == Kind::capture)
+      if (statement.kind == Tag::assignment || statement.kind == Tag::capture)
         collect_target(symbols, statement.target, false);
     }
   }
@@ -75,23 +75,23 @@ public:
 private:
   Result<void> place(Symbols& symbols, Statement& statement) {
     switch (statement.kind) {
-    case Kind::output:
+    case Tag::output:
       return place(symbols, statement.value.get());
-    case Kind::choice:
+    case Tag::choice:
       for (auto& branch : statement.branches) {
         GPUACTORS_TRY(place(symbols, branch.condition.get()));
         GPUACTORS_TRY(place(symbols, branch.body));
       }
       return place(symbols, statement.otherwise);
-    case Kind::loop:
+    case Tag::loop:
       return place_loop(symbols, statement);
-    case Kind::assignment:
+    case Tag::assignment:
       GPUACTORS_TRY(place(symbols, statement.value.get()));
       return place(symbols, statement.target);
-    case Kind::capture:
+    case Tag::capture:
       return place_capture(symbols, statement);
-    case Kind::macro:
-    case Kind::generation:
+    case Tag::macro:
+    case Tag::generation:
       return place_function(symbols, statement);
     default:
       return {};
@@ -209,7 +209,7 @@ private:
     }
     GPUACTORS_TRY(place(inside, function.body));
     function.scope = inside.scope();
-    if (function.kind == Kind::macro) {
+    if (function.kind == Tag::macro) {
       GPUACTORS_TRY(place(symbols, function.name, function.line, function.place));
       for (auto* one = &symbols.frame(); one != nullptr; one = one->around)
         one->is_kept = true;

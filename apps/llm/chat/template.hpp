@@ -32,12 +32,25 @@ struct RenderOptions {
 
 /// The `chat_template` of a tokenizer_config.json, which is a template of Jinja, as transformers render it: in an
 /// immutable sandbox, with trim_blocks and lstrip_blocks, and with their `tojson`, `raise_exception`, `strftime_now`
-/// and {% generation %}. It knows what such templates use; docs/guide/language-models.md has a list. What it renders is
-/// what Jinja renders, byte for byte. Any thread; several may render with the same one.
+/// and {% generation %}. What it renders is what Jinja renders, byte for byte; what it does not know it refuses. It
+/// knows what such templates use:
+/// - {% if %}, {% for %} with `if`, `else`, {% break %} and {% continue %}, {% set %} of values, attributes of
+///   namespaces and blocks, {% macro %}; comments; the variable `loop`;
+/// - all operators but **, and but % on texts; slices; `a if b else c`;
+/// - the functions range, dict, namespace, raise_exception, strftime_now;
+/// - the filters abs, capitalize, count, d, default, dictsort, first, float, indent, int, items, join, last, length,
+///   list, lower, map, max, min, reject, rejectattr, replace, reverse, select, selectattr, sort, string, sum, title,
+///   tojson, trim, unique, upper, and safe at the end of {{ }};
+/// - the tests boolean, defined, divisibleby, eq, equalto, even, false, float, ge, greaterthan, gt, in, integer,
+///   iterable, le, lessthan, lt, mapping, ne, none, number, odd, sequence, string, true, undefined;
+/// - the methods get, items, keys, values of dicts; capitalize, endswith, find, join, lower, lstrip, removeprefix,
+///   removesuffix, replace, rfind, rsplit, rstrip, split, splitlines, startswith, strip, title, upper of texts.
+///
+/// Any thread; several may render with the same one.
 class ChatTemplate {
 public:
   /// Templates are no longer.
-  static constexpr std::size_t most_bytes = std::size_t{1} << 20U;
+  static constexpr std::size_t most_bytes = std::size_t{256} << 10U;
 
   /// Reads a template.
   /// @returns `unsupported`, naming the line, for what is no template, and for one with a tag, a filter, a test, a

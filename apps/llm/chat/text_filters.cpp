@@ -17,6 +17,7 @@ template <auto change>
 Result<Value> change_text(Budget& budget, const Value& subject, const Arguments& arguments) {
   GPUACTORS_TRY(bind(arguments, "a filter", {}));
   GPUACTORS_LET(text, to_text(budget, subject));
+  GPUACTORS_TRY(budget.read(text->size()));
   return change(budget, *text);
 }
 
@@ -29,7 +30,7 @@ Result<Value> as_string(Budget& budget, const Value& subject, const Arguments& a
 Result<Value> trim(Budget& budget, const Value& subject, const Arguments& arguments) {
   GPUACTORS_LET(given, bind(arguments, "trim", {"chars"}));
   GPUACTORS_LET(text, to_text(budget, subject));
-  GPUACTORS_TRY(budget.look(text->size()));
+  GPUACTORS_TRY(budget.read(text->size()));
   std::optional<std::string_view> characters;
   if (given[0] && !given[0]->is<None>()) {
     if (!given[0]->is<Text>())
@@ -178,7 +179,7 @@ Result<Value> as_absolute(Budget&, const Value& subject, const Arguments& argume
   return is_negative ? compute_sign(true, positive) : Result<Value>{positive};
 }
 
-constexpr FilterRow rows[] = {
+constexpr FilterRow text_rows[] = {
     {"trim", trim},
     {"upper", change_text<make_upper>},
     {"lower", change_text<make_lower>},
@@ -198,7 +199,7 @@ constexpr FilterRow rows[] = {
 } // namespace
 
 Filter find_text_filter(std::string_view name) {
-  for (const auto& row : rows)
+  for (const auto& row : text_rows)
     if (row.name == name)
       return row.filter;
   return nullptr;

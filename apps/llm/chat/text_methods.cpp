@@ -11,7 +11,7 @@ namespace llm::chat {
 
 namespace {
 
-using Run = Result<Value> (*)(Budget&, const std::string& text, const Arguments&);
+using RunMethod = Result<Value> (*)(Budget&, const std::string& text, const Arguments&);
 
 std::string sentence(std::string_view method, const Value& value) {
   return fmt::format("calls {}() with {}", method, kind_of(value));
@@ -54,15 +54,15 @@ Result<Value> has_end(Budget& budget, std::string_view name, const std::string& 
   std::vector<Value> parts{*given[0]};
   if (const auto* tuple = given[0]->as<Tuple>())
     parts = tuple->items->values;
-  bool has_one = false;
   for (const auto& part : parts) {
     const auto* one = part.text();
     if (one == nullptr)
       return wrong(sentence(name, part));
     GPUACTORS_TRY(budget.look(one->size()));
-    has_one = has_one || (at_end ? text.ends_with(*one) : text.starts_with(*one));
+    if (at_end ? text.ends_with(*one) : text.starts_with(*one))
+      return Value{true};
   }
-  return Value{has_one};
+  return Value{false};
 }
 
 Result<Value> find_by(Budget& budget, std::string_view name, const std::string& text, const Arguments& arguments,
@@ -134,12 +134,12 @@ Result<Value> change_by(Budget& budget, const std::string& text, const Arguments
   return change(budget, text);
 }
 
-struct Row {
+struct MethodRow {
   std::string_view name;
-  Run run;
+  RunMethod run;
 };
 
-constexpr Row rows[] = {
+constexpr MethodRow method_rows[] = {
     {"strip", [](auto& budget, auto& text, auto& given) { return strip_by(budget, text, given, true, true); }},
     {"lstrip", [](auto& budget, auto& text, auto& given) { return strip_by(budget, text, given, true, false); }},
     {"rstrip", [](auto& budget, auto& text, auto& given) { return strip_by(budget, text, given, false, true); }},
@@ -166,15 +166,16 @@ constexpr Row rows[] = {
 } // namespace
 
 bool is_text_method(std::string_view name) {
-  return std::any_of(std::begin(rows), std::end(rows), [&](const Row& row) { return row.name == name; });
+  return std::any_of(std::begin(method_rows), std::end(method_rows),
+                     [&](const MethodRow& row) { return row.name == name; });
 }
 
 Result<Value> call_text_method(Budget& budget, const Method& method, const Arguments& arguments) {
   const auto& text = *method.self->text();
-  GPUACTORS_TRY(budget.look(text.size()));
+  GPUACTORS_TRY(budget.read(text.size()));
   if (!arguments.named.empty() && method.name != "split" && method.name != "rsplit")
     return unknown(fmt::format("calls {}() with an argument that has a name", method.name));
-  for (const auto& row : rows)
+  for (const auto& row : method_rows)
     if (row.name == method.name)
       return row.run(budget, text, arguments);
   return unknown(fmt::format("calls {}() of a text", method.name));
