@@ -8,9 +8,10 @@ namespace llm {
 using gpuactors::Errc;
 using gpuactors::fail;
 using gpuactors::Result;
-using Json = nlohmann::json;
 
-Result<Json> parse_object(std::string_view text, std::string_view file) {
+namespace {
+
+Result<void> check_depth(std::string_view text, std::string_view file) {
   constexpr int deepest = 32;
   int depth = 0;
   bool in_string = false;
@@ -29,10 +30,26 @@ Result<Json> parse_object(std::string_view text, std::string_view file) {
       --depth;
     }
   }
+  return {};
+}
+
+template <class Json>
+Result<Json> parse_as(std::string_view text, std::string_view file) {
+  GPUACTORS_TRY(check_depth(text, file));
   auto json = Json::parse(text, nullptr, false);
   if (!json.is_object())
     return fail(Errc::invalid_argument, fmt::format("{} is no JSON object", file));
   return json;
+}
+
+} // namespace
+
+Result<nlohmann::json> parse_object(std::string_view text, std::string_view file) {
+  return parse_as<nlohmann::json>(text, file);
+}
+
+Result<nlohmann::ordered_json> parse_ordered_object(std::string_view text, std::string_view file) {
+  return parse_as<nlohmann::ordered_json>(text, file);
 }
 
 } // namespace llm

@@ -14,4 +14,7 @@ namespace llm {
 /// @returns `invalid_argument`, naming the file, for what is no object, or nested more than 32 deep.
 gpuactors::Result<nlohmann::json> parse_object(std::string_view text, std::string_view file);
 
+/// The same, with its keys in the order of the text.
+gpuactors::Result<nlohmann::ordered_json> parse_ordered_object(std::string_view text, std::string_view file);
+
 } // namespace llm

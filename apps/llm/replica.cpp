@@ -1,10 +1,13 @@
 // llm/decoder: an actor type that gpuactors-serve serves as a generative model (docs/guide/language-models.md).
-// Requests are lists of tokens of any length, answers are streams of tokens; all requests of a replica share its steps.
+// Requests are lists of tokens, or texts and conversations, of any length; answers are streams of the same. All
+// requests of a replica share its steps.
 #include <gpuactors/gpuactors.hpp>
 #include <gpuactors/v1/serving.pb.h>
 
+#include <apps/llm/answer.hpp>
 #include <apps/llm/batch.hpp>
 #include <apps/llm/decoder.hpp>
+#include <apps/llm/language.hpp>
 #include <apps/llm/wishes.hpp>
 
 #include <fmt/format.h>
@@ -12,15 +15,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace llm {
 
@@ -38,17 +42,10 @@ constexpr std::size_t most_waiting = 64;
 constexpr std::chrono::milliseconds look_again{5};
 /// How long one may stand still while there is no place for another one.
 constexpr std::chrono::seconds longest_stand{10};
-/// In the last item of a text: "stop" behind a token that ends texts, "length" where it is as long as it may be.
-constexpr const char* reason_output = "finish_reason";
+/// Tokens of an answer whose request does not say how many.
+constexpr std::int64_t usual_tokens = 128;
 
-Result<std::string> read_file(const std::filesystem::path& path) {
-  std::ifstream input{path, std::ios::binary};
-  if (!input)
-    return fail(Errc::not_found, fmt::format("{} cannot be read", path.string()));
-  return std::string{std::istreambuf_iterator<char>{input}, {}};
-}
-
-Result<Config> load_config(const std::filesystem::path& folder, Fingerprint& fingerprint) {
+Result<Config> load_config(const std::filesystem::path& folder, gpuactors::Fingerprint& fingerprint) {
   GPUACTORS_LET(text, read_file(folder / "config.json"));
   fingerprint.add(text);
   GPUACTORS_LET(config, read_config(text));
@@ -99,8 +96,10 @@ public:
     if (config.max_running() < 1)
       throw gpuactors::FailedResult{gpuactors::Error{
           Errc::invalid_argument, fmt::format("max_running is {}; it is at least 1", config.max_running())}};
-    Fingerprint fingerprint;
+    gpuactors::Fingerprint fingerprint;
     auto model = value_or_throw(load_config(settings.folder, fingerprint));
+    if (settings.texts)
+      language_ = value_or_throw(Language::load(settings.folder, model.vocabulary, fingerprint));
     auto& stream = gpu().stream();
     auto weights = value_or_throw(load_weights(stream, model, settings.folder));
     fingerprint.add(weights.fingerprint.to_string());
@@ -116,15 +115,7 @@ public:
 
   v1::ReplicaDescription describe(const Empty&) {
     v1::ReplicaDescription description;
-    for (auto* tokens : {description.add_inputs(), description.add_outputs()}) {
-      tokens->set_name("tokens");
-      tokens->set_datatype("INT32");
-      tokens->add_shape(-1);
-    }
-    auto& reason = *description.add_outputs();
-    reason.set_name(reason_output);
-    reason.set_datatype("BYTES");
-    reason.add_shape(1);
+    describe_io(description, language_.has_value());
     description.set_fingerprint(fingerprint_);
     description.set_memory_used_bytes(gpu().memory_used());
     return description;
@@ -133,20 +124,24 @@ public:
   /// Keeps the reply, and goes on with it in steps behind the calls that have come.
   Result<void> generate(const v1::GenerateRequest& request, gpuactors::ReplyStream<v1::GenerateReply>& out) {
     if (request.inputs_size() != 1)
-      return fail(Errc::invalid_argument, "a request has one input, its tokens");
-    GPUACTORS_LET(wishes, read_wishes(request, random_()));
-    GPUACTORS_LET(tokens, read_tokens(request.inputs(0)));
+      return fail(Errc::invalid_argument, "a request has one input");
+    GPUACTORS_LET(wishes, read_wishes(request, language_.has_value(), random_()));
+    GPUACTORS_LET(tokens, language_ ? read_text(request.inputs(0), wishes.is_chat) : read_tokens(request.inputs(0)));
+    if (tokens.empty())
+      return fail(Errc::invalid_argument, "no tokens were given; there is at least one");
     const auto given = static_cast<std::int64_t>(tokens.size());
     const auto context = decoder_->room().positions;
     if (given >= context)
       return fail(Errc::invalid_argument,
                   fmt::format("{} tokens were given; with at least one more, {} have room", given, context));
-    const auto most = given + std::min(wishes.max_tokens, context - given);
+    const auto wanted = wishes.max_tokens.value_or(wishes.is_chat ? context : usual_tokens);
+    const auto most = given + std::min(wanted, context - given);
+    const auto choice = wishes.choice;
     GPUACTORS_LET(reply, out.keep());
     const auto id = ++last_id_;
-    replies_.emplace(id, Reply{std::move(reply), wishes.ignores_end});
+    replies_.emplace(id, Reply{std::move(reply), answer_for(std::move(wishes), given)});
     gauges_.given.add(static_cast<double>(given));
-    batch_->add({id, std::move(tokens), most, wishes.choice});
+    batch_->add({id, std::move(tokens), most, choice});
     if (!std::exchange(stepping_, true))
       post([this] { step(); });
     return {};
@@ -155,7 +150,7 @@ public:
 private:
   struct Reply {
     gpuactors::OpenStream<v1::GenerateReply> stream;
-    bool ignores_end;
+    Answer answer;
     /// Since when its client has had no room for more.
     std::optional<std::chrono::steady_clock::time_point> stands_since = {};
   };
@@ -200,13 +195,42 @@ private:
                   fmt::format("tokens are of INT32 in one dimension; these have the shape [{}] and {} bytes",
                               fmt::join(input.shape(), ","), input.data().size()));
     if (tokens.empty())
-      return fail(Errc::invalid_argument, "no tokens were given; there is at least one");
+      return tokens;
     std::memcpy(tokens.data(), input.data().data(), tokens.size() * sizeof(std::int32_t));
     for (const auto token : tokens)
       if (token < 0 || token >= decoder_->config().vocabulary)
         return fail(Errc::invalid_argument,
                     fmt::format("{} is no token; they are 0 to {}", token, decoder_->config().vocabulary - 1));
     return tokens;
+  }
+
+  /// The tokens of a text, or of a conversation.
+  [[nodiscard]] Result<std::vector<std::int32_t>> read_text(const v1::GenerateTensor& input, bool is_chat) const {
+    std::uint32_t size = 0;
+    if (input.data().size() < sizeof(size))
+      return fail(Errc::invalid_argument, "the input is one text, with its length before it");
+    std::memcpy(&size, input.data().data(), sizeof(size));
+    if (input.data().size() - sizeof(size) != size)
+      return fail(Errc::invalid_argument, fmt::format("the input is one text of {} bytes, and {} came", size,
+                                                      input.data().size() - sizeof(size)));
+    const auto text = std::string_view{input.data()}.substr(sizeof(size));
+    auto tokens = is_chat ? language_->tokens_of_chat(text, local_time()) : language_->tokens_of(text);
+    // Whatever it is, another request would be answered.
+    if (!tokens)
+      return fail(Errc::invalid_argument, tokens.error().message());
+    return tokens;
+  }
+
+  static std::chrono::local_seconds local_time() {
+    const auto now = std::time(nullptr);
+    std::tm parts{};
+    localtime_r(&now, &parts);
+    return std::chrono::local_seconds{std::chrono::seconds{timegm(&parts)}};
+  }
+
+  [[nodiscard]] Answer answer_for(Wishes wishes, std::int64_t given) const {
+    const auto ends = wishes.ignores_end ? std::span<const std::int32_t>{} : std::span{decoder_->config().ends};
+    return language_ ? Answer{ends, language_->tokenizer(), std::move(wishes.stops), given} : Answer{ends};
   }
 
   /// The next tokens of all texts whose clients have room for them.
@@ -281,18 +305,18 @@ private:
 
   void pass_on(const Chosen& chosen) {
     const auto found = replies_.find(chosen.text);
-    auto& stream = found->second.stream;
-    const auto& ends = decoder_->config().ends;
-    const bool ends_here =
-        !found->second.ignores_end && std::find(ends.begin(), ends.end(), chosen.token) != ends.end();
+    auto& [stream, answer, stands_since] = found->second;
     Result<void> outcome;
+    Answer::Step step;
     if (chosen.token == no_token)
       outcome = fail(Errc::internal, "the model's numbers are no numbers any more (overflow, or damaged weights)");
     else
-      outcome = stream.write(item_of(chosen, ends_here));
-    if (outcome && !ends_here)
+      step = answer.take(chosen);
+    if (step.item)
+      outcome = stream.write(*step.item);
+    if (outcome && step.written)
       gauges_.written.add();
-    if (outcome && !ends_here && !chosen.is_last)
+    if (outcome && !step.ended)
       return;
     if (outcome)
       stream.finish();
@@ -300,26 +324,6 @@ private:
       stream.finish(outcome.error());
     batch_->remove(chosen.text);
     replies_.erase(found);
-  }
-
-  static v1::GenerateReply item_of(const Chosen& chosen, bool ends_here) {
-    v1::GenerateReply item;
-    if (!ends_here) {
-      auto& output = *item.add_outputs();
-      output.set_name("tokens");
-      output.add_shape(1);
-      output.set_data(&chosen.token, sizeof(chosen.token));
-    }
-    if (ends_here || chosen.is_last) {
-      auto& output = *item.add_outputs();
-      output.set_name(reason_output);
-      output.add_shape(1);
-      const std::string_view reason = ends_here ? "stop" : "length";
-      const auto size = static_cast<std::uint32_t>(reason.size());
-      output.set_data(&size, sizeof(size));
-      output.mutable_data()->append(reason);
-    }
-    return item;
   }
 
   void fail_all(const gpuactors::Error& error) {
@@ -333,6 +337,8 @@ private:
   Gauges gauges_{metrics()};
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<Batch> batch_;
+  /// Where requests are texts.
+  std::optional<Language> language_;
   std::string fingerprint_;
   std::map<TextId, Reply> replies_;
   TextId last_id_ = 0;

@@ -1,10 +1,10 @@
 // The weights of a decoder on a device, from safetensors files with the names that transformers gives them.
 #pragma once
 
+#include <gpuactors/base/fingerprint.hpp>
 #include <gpuactors/gpuactors.hpp>
 
 #include <apps/llm/config.hpp>
-#include <apps/llm/fingerprint.hpp>
 
 #include <filesystem>
 #include <vector>
@@ -34,7 +34,7 @@ struct Weights {
   /// Empty where the table takes its place.
   gpuactors::Tensor head;
   /// Of the arrays' names, types and shapes, and of samples of their bytes: to train a model further changes it.
-  Fingerprint fingerprint = {};
+  gpuactors::Fingerprint fingerprint = {};
 
   [[nodiscard]] const gpuactors::Tensor& last() const {
     return head ? head : table;

@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstddef>
 #include <limits>
 #include <optional>
 #include <string>
@@ -17,6 +20,9 @@ using gpuactors::Result;
 namespace v1 = gpuactors::v1;
 
 namespace {
+
+/// Of a text that ends answers.
+constexpr std::size_t most_stop_bytes = 1024;
 
 /// Logits divided by less would be too large for numbers, and the likeliest is chosen anyway.
 constexpr float least_temperature = 1e-4F;
@@ -43,7 +49,7 @@ std::optional<std::string_view> read_wish(Wishes& wishes, std::uint64_t& seed, c
   const auto number = static_cast<float>(value.double_value() + static_cast<double>(whole));
   if (name == "max_tokens") {
     wishes.max_tokens = whole;
-    return whole > 0 ? fine : "a whole number from 1";
+    return is_whole && whole > 0 ? fine : "a whole number from 1";
   }
   if (name == "temperature") {
     wishes.choice.temperature = number < least_temperature ? 0 : number;
@@ -70,6 +76,24 @@ std::optional<std::string_view> read_wish(Wishes& wishes, std::uint64_t& seed, c
   return std::nullopt;
 }
 
+/// The same of those that are for texts.
+std::optional<std::string_view> read_wish_of_texts(Wishes& wishes, const std::string& name,
+                                                   const v1::GenerateParameter& value) {
+  constexpr std::string_view fine;
+  constexpr std::array<std::string_view, 4> stops{"stop", "stop_2", "stop_3", "stop_4"};
+  if (name == "chat") {
+    wishes.is_chat = value.bool_value();
+    return value.has_bool_value() ? fine : "true or false";
+  }
+  if (std::find(stops.begin(), stops.end(), name) == stops.end())
+    return std::nullopt;
+  const auto size = value.string_value().size();
+  if (size == 0 || size > most_stop_bytes)
+    return "a text of 1 to 1024 bytes";
+  wishes.stops.push_back(value.string_value());
+  return fine;
+}
+
 } // namespace
 
 Result<Settings> read_settings(const v1::ReplicaConfig& config) {
@@ -80,13 +104,14 @@ Result<Settings> read_settings(const v1::ReplicaConfig& config) {
     } else if (name == "context" || name == "step_tokens") {
       GPUACTORS_LET(number, read_number(name, value));
       (name == "context" ? settings.context : settings.step_tokens) = number;
-    } else if (name == "share_beginnings") {
+    } else if (name == "share_beginnings" || name == "texts") {
       if (value != "true" && value != "false")
         return fail(Errc::invalid_argument, fmt::format("the setting {} is \"{}\"; it is true or false", name, value));
-      settings.share_beginnings = value == "true";
+      (name == "texts" ? settings.texts : settings.share_beginnings) = value == "true";
     } else {
-      return fail(Errc::invalid_argument,
-                  fmt::format("the setting \"{}\" is none of folder, context, step_tokens and share_beginnings", name));
+      return fail(
+          Errc::invalid_argument,
+          fmt::format("the setting \"{}\" is none of folder, context, step_tokens, share_beginnings and texts", name));
     }
   }
   if (settings.folder.empty())
@@ -96,14 +121,17 @@ Result<Settings> read_settings(const v1::ReplicaConfig& config) {
   return settings;
 }
 
-Result<Wishes> read_wishes(const v1::GenerateRequest& request, std::uint64_t seed) {
+Result<Wishes> read_wishes(const v1::GenerateRequest& request, bool of_texts, std::uint64_t seed) {
   Wishes wishes;
   for (const auto& [name, value] : request.parameters()) {
-    const auto wanted = read_wish(wishes, seed, name, value);
+    auto wanted = read_wish(wishes, seed, name, value);
+    if (!wanted && of_texts)
+      wanted = read_wish_of_texts(wishes, name, value);
     if (!wanted)
-      return fail(Errc::invalid_argument, fmt::format("the parameter \"{}\" is none of max_tokens, temperature, top_p, "
-                                                      "top_k, seed and ignore_end",
-                                                      name));
+      return fail(
+          Errc::invalid_argument,
+          fmt::format("the parameter \"{}\" is none of max_tokens, temperature, top_p, top_k, seed{} ignore_end", name,
+                      of_texts ? ", stop, stop_2 to stop_4, chat and" : " and"));
     if (!wanted->empty())
       return fail(Errc::invalid_argument, fmt::format("the parameter \"{}\" must be {}", name, *wanted));
   }

@@ -1,5 +1,6 @@
 // gpuactors-serve: an inference server whose models run in actors on shares of GPUs.
 #include "model_loader.hpp"
+#include "models/deployment.hpp"
 #include "options.hpp"
 
 #include <gpuactors/gpuactors.hpp>
@@ -97,6 +98,15 @@ struct CloseFirst {
   }
 };
 
+/// Ends what servers of the deployment have left.
+Result<void> end_replicas(const ServeOptions& options) {
+  GPUACTORS_LET(cluster, gpuactors::Cluster::open(options.cluster));
+  GPUACTORS_LET(count, end_deployment(cluster, options.table.deployment));
+  say(fmt::format("{} of deployment {} ended", count == 1 ? "1 replica" : fmt::format("{} replicas", count),
+                  options.table.deployment));
+  return {};
+}
+
 /// Serves until a signal comes.
 Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
   GPUACTORS_TRY(gpuactors::load_plugins(options.plugins));
@@ -136,9 +146,10 @@ int run(int argc, const char* const* argv) {
   // A client that closes its connection is no reason to end.
   ::signal(SIGPIPE, SIG_IGN);
   const auto options = parse_options(argc, argv);
-  const auto done = !options   ? Result<void>{gpuactors::fail(options.error())}
-                    : *options ? serve(**options, signals)
-                               : Result<void>{};
+  const auto done = !options                      ? Result<void>{gpuactors::fail(options.error())}
+                    : !*options                   ? Result<void>{}
+                    : (*options)->ends_deployment ? end_replicas(**options)
+                                                  : serve(**options, signals);
   if (done)
     return 0;
   std::cerr << "gpuactors-serve: " << done.error().message() << std::endl;

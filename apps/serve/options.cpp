@@ -1,5 +1,7 @@
 #include "options.hpp"
 
+#include "models/deployment.hpp"
+
 #include <apps/cli/cluster_options.hpp>
 #include <apps/cli/usage.hpp>
 
@@ -34,6 +36,8 @@ struct Typed {
   std::string tls_cert;
   std::string tls_key;
   std::string load_paths;
+  std::string deployment;
+  bool end_deployment = false;
   double drain_seconds = 30;
   double load_wait = 10;
   bool keep_going = false;
@@ -131,6 +135,20 @@ void add_life(CLI::App& parser, Typed& typed) {
       ->group(group);
 }
 
+void add_deployment(CLI::App& parser, Typed& typed) {
+  constexpr auto group = "Where replicas run";
+  parser
+      .add_option("--deployment", typed.deployment,
+                  "Replicas in a running cluster outlive the server, under this name, and the next server of the name "
+                  "takes over those that are as it would start them; they end with the server when left out")
+      ->type_name("NAME")
+      ->group(group);
+  parser
+      .add_flag("--end-deployment", typed.end_deployment,
+                "Serve nothing: end the replicas of --deployment and say how many there were")
+      ->group(group);
+}
+
 void add_cluster(CLI::App& parser, Typed& typed) {
   gpuactors::cli::ConnectionTexts texts;
   texts.group = "Where replicas run";
@@ -200,6 +218,7 @@ Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* a
   add_fronts(parser, typed);
   add_life(parser, typed);
   add_cluster(parser, typed);
+  add_deployment(parser, typed);
   try {
     parser.parse(argc, argv);
   } catch (const CLI::Success& wish) { // --help, --version
@@ -208,7 +227,7 @@ Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* a
   } catch (const CLI::ParseError& error) {
     return gpuactors::fail(Errc::invalid_argument, gpuactors::cli::explain(parser, error));
   }
-  if (typed.models.empty())
+  if (typed.models.empty() && !typed.end_deployment)
     return gpuactors::fail(Errc::invalid_argument, "there is nothing to serve: name a model, such as --model "
                                                    "digits=checkpoint.safetensors; see gpuactors-serve --help");
   ServeOptions options;
@@ -221,6 +240,17 @@ Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* a
     return gpuactors::fail(Errc::invalid_argument, "--plugin is for an embedded cluster: the nodes of the one at "
                                                        + typed.cluster.connect.broker
                                                        + " need it as their own --plugin");
+  if (!typed.deployment.empty()) {
+    if (auto fits = check_deployment(typed.deployment); !fits)
+      return gpuactors::fail(Errc::invalid_argument, "--deployment: " + fits.error().message());
+    if (!typed.cluster.connects())
+      return gpuactors::fail(Errc::invalid_argument, "--deployment is for a running cluster: name its broker by "
+                                                     "--broker, since an embedded one ends with the server");
+  } else if (typed.end_deployment) {
+    return gpuactors::fail(Errc::invalid_argument, "--end-deployment needs the name: --deployment NAME");
+  }
+  options.table.deployment = typed.deployment;
+  options.ends_deployment = typed.end_deployment;
   options.plugins = std::move(typed.plugins);
   options.cluster = std::move(typed.cluster);
   options.keeps_going = typed.keep_going;

@@ -24,6 +24,8 @@ struct ServeOptions {
   std::vector<ModelConfig> models;
   FrontOptions fronts;
   TableOptions table;
+  /// Instead of serving, ends the replicas of the deployment.
+  bool ends_deployment = false;
   /// A model that cannot be loaded does not keep the others from being served.
   bool keeps_going = false;
 };

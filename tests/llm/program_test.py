@@ -24,6 +24,7 @@ class Machine:
         self.gpuactors = gpuactors
         self.plugin = plugin
         self.models = models
+        self.folder = folder
         self.env = environment(folder)
 
     def serving(self, *arguments, model="llama", keys="", devices="host:1x64MiB", notices=()):
@@ -190,6 +191,132 @@ def shared(machine):
             assert told["llm_texts_running"] == told["llm_texts_waiting"] == 0, told
 
 
+# -- texts ------------------------------------------------------------------------------------------------------------
+
+START, END = "<|im_start|>", "<|im_end|>"
+MERGES = ["t h", "h e", "i n", "e r", "a n", "r e", "o n", "a t", "e n", "n d"]
+TEMPLATE = ("{% for m in messages %}" + START + "{{ m.role }}\n{{ m.content }}" + END + "\n{% endfor %}"
+            "{% if add_generation_prompt %}" + START + "assistant\n{% endif %}")
+
+
+def symbols():
+    """How the tokens of the small models are written, by their numbers; 7 ends texts."""
+    plain = list("abcdefghijklmnopqrstuvwxyz.,!?0123456789") + ["\u0120", "\u010a"]
+    plain += [merge.replace(" ", "") for merge in MERGES]
+    plain += list("ABCDEFGHIJKLMNOPQRSTUVWXYZ")[: 59 - len(plain)]
+    return [*plain[:7], END, *plain[7:], START]
+
+
+def speaking(machine, folder, template=TEMPLATE):
+    """The model with a tokenizer in `folder`."""
+    written = symbols()
+    special = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+    tokenizer = {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [dict(id=written.index(text), content=text, **special) for text in (END, START)],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+                  "vocab": {text: i for i, text in enumerate(written)}, "merges": MERGES}}
+    os.makedirs(folder)
+    for name in ("config.json", "model.safetensors"):
+        os.symlink(os.path.realpath(os.path.join(machine.models, "llama", name)), os.path.join(folder, name))
+    with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as file:
+        json.dump(tokenizer, file)
+    with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+        json.dump({"eos_token": END, "chat_template": template}, file)
+    return folder
+
+
+def text_of(tokens):
+    return "".join(symbols()[token] for token in tokens if token not in (7, 60)).replace("\u0120", " ").replace("\u010a", "\n")
+
+
+def numbers_of(*written):
+    return [symbols().index(text) for text in written]
+
+
+def events(server, path, body):
+    """The events of a stream, with the last one as it is."""
+    connection = server.connect()
+    connection.request("POST", path, body=json.dumps(body))
+    answer = connection.getresponse()
+    assert answer.status == 200, answer.read()
+    lines = [line[6:] for line in answer.read().decode().split("\n\n") if line]
+    connection.close()
+    return [json.loads(line) for line in lines[:-1]], lines[-1]
+
+
+@case
+def speaks(machine):
+    """with a tokenizer it goes on with texts and answers conversations, over OpenAI's paths too"""
+    folder = speaking(machine, os.path.join(machine.folder, "speaking"))
+    with machine.serving("--model", f"t,actor=llm/decoder,set=folder={folder},set=texts=true") as server:
+        has("\n".join(server.lines), "model t, version 1: text BYTES [1] to a stream of text BYTES [1]")
+        said = {}
+        for name, tokens in (("text", numbers_of("th", "e", "\u0120", "c", "at")),
+                             ("chat", numbers_of(START, "u", "s", "er", "\u010a", "h", "i", END, "\u010a", START, *"assist",
+                                                 "an", "t", "\u010a"))):
+            status, answer = write(server, tokens=tokens, max_tokens=30, ignore_end=True)
+            assert status == 200, answer
+            said[name] = (len(tokens), text_of(answer["tokens"]))
+        settings = {"max_tokens": 30, "ignore_end": True, "temperature": 0}
+        status, answer = server.ask("POST", "/v2/models/t/generate", {"text": "the cat", **settings})
+        assert (status, answer["text"], answer["finish_reason"]) == (200, said["text"][1], "length"), (answer, said)
+        assert (answer["prompt_tokens"], answer["completion_tokens"]) == (said["text"][0], 30), answer
+
+        body = {"model": "t", "prompt": "the cat", **settings}
+        status, answer = server.ask("POST", "/v1/completions", body)
+        assert (status, answer["choices"][0]["text"]) == (200, said["text"][1]), answer
+        stop = said["text"][1][5:8]
+        status, answer = server.ask("POST", "/v1/completions", {**body, "stop": ["never!!", stop]})
+        choice = answer["choices"][0]
+        before = said["text"][1][:said["text"][1].index(stop)]
+        assert (choice["text"], choice["finish_reason"]) == (before, "stop"), (answer, said)
+
+        messages = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+        body = {"model": "t", "messages": messages, **settings}
+        status, answer = server.ask("POST", "/v1/chat/completions", body)
+        assert (status, answer["choices"][0]["message"]["content"]) == (200, said["chat"][1]), (answer, said)
+        assert answer["usage"] == {"prompt_tokens": said["chat"][0], "completion_tokens": 30,
+                                   "total_tokens": said["chat"][0] + 30}, answer
+        parts, last = events(server, "/v1/chat/completions",
+                             {**body, "stream": True, "stream_options": {"include_usage": True}})
+        assert "".join(part["choices"][0]["delta"]["content"] for part in parts[:-1]) == said["chat"][1], parts
+        assert parts[-2]["choices"][0]["finish_reason"] == "length" and parts[-1]["usage"] == answer["usage"], parts
+        assert last == "[DONE]", last
+        # Without a number of tokens, a conversation goes on to its end, or as long as there is room.
+        status, answer = server.ask("POST", "/v1/chat/completions", {"model": "t", "messages": messages, "temperature": 0})
+        assert answer["choices"][0]["finish_reason"] == "stop" or answer["usage"]["total_tokens"] == 2048, answer
+
+        for path, wrong, words in (
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "no text"),
+            ("/v1/chat/completions", {"messages": []}, 'no "messages"'),
+            ("/v1/completions", {"prompt": "a", "stop": ""}, 'the parameter "stop" must be a text of 1 to 1024 bytes'),
+            ("/v1/completions", {"prompt": ""}, "no tokens were given"),
+        ):
+            status, answer = server.ask("POST", path, {"model": "t", **wrong})
+            assert status >= 400, (wrong, answer)
+            has(answer["error"]["message"], words)
+
+
+@case
+def cannot_speak(machine):
+    """a folder without a tokenizer says so, and one without a template it can render answers no conversations"""
+    refused(machine, f"m,actor=llm/decoder,set=texts=true,set=folder={os.path.join(machine.models, 'llama')}",
+            "tokenizer.json cannot be read")
+    folder = speaking(machine, os.path.join(machine.folder, "mute"), template="{% import 'other' as other %}")
+    with machine.serving("--model", f"t,actor=llm/decoder,set=folder={folder},set=texts=true") as server:
+        status, answer = server.ask("POST", "/v1/chat/completions",
+                                    {"model": "t", "messages": [{"role": "user", "content": "hi"}]})
+        assert status == 400, answer
+        has(answer["error"]["message"], "the model's chat template cannot be rendered here")
+        assert server.ask("POST", "/v1/completions", {"model": "t", "prompt": "hi", "max_tokens": 1})[0] == 200
+
+
 def refused(machine, model, words, devices="host:1x64MiB"):
     done = subprocess.run([machine.serve, "--model", model, "--plugin", machine.plugin, "--devices", devices, "--http",
                            "127.0.0.1:0"], env=machine.env, capture_output=True, text=True, timeout=60, check=False)
@@ -202,7 +329,7 @@ def settings(machine):
     """a model that cannot be served says why before the server starts"""
     for keys, words in (
         (",set=step_tokens=0", 'the setting step_tokens is "0"; it is a whole number from 1'),
-        (",set=other=1", 'the setting "other" is none of folder, context, step_tokens and share'),
+        (",set=other=1", 'the setting "other" is none of folder, context, step_tokens, share_beginnings and'),
         (",set=share_beginnings=1", 'the setting share_beginnings is "1"; it is true or false'),
         (",set=folder=/nowhere", "/nowhere/config.json cannot be read"),
     ):

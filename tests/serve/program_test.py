@@ -299,6 +299,59 @@ def serves_large_batches(machine):
 
 
 @case
+def hands_over(machine):
+    """replicas of a deployment outlive their server, and the next one takes over those that are as it wants them"""
+    path = machine.checkpoint("lasting.safetensors", 5)
+    with cluster_of(machine.gpuactors, machine.serve, "host:2x256MiB") as cluster:
+        arguments = ("--model", f"digits={path}", "--broker", cluster.broker, "--deployment", "prod")
+
+        def serve(*more, notices):
+            return serving(machine.serve, *arguments, *(more or ("--replicas", "2")), env=cluster.env, notices=notices)
+
+        def processes():
+            return {replica["name"]: replica["pid"] for replica in cluster.replicas()}
+
+        taken = r"model digits, version 1: takes over 2 replicas of deployment prod"
+        with serve(notices=[]) as server:
+            first = processes()
+            assert len(first) == 2 and all(name.startswith("serve:prod/digits/") for name in first), first
+            answer = server.infer("digits", [[1.0] * INPUTS])[1]["outputs"][0]["data"]
+        # The server before has ended in order; this one is killed.
+        server = Server(machine.serve, *arguments, "--replicas", "2", env=cluster.env)
+        assert processes() == first
+        assert server.infer("digits", [[1.0] * INPUTS])[1]["outputs"][0]["data"] == answer
+        assert server.metric("gpuactors_serve_replicas") == 2
+        server.kill()
+        # One of them dies while nobody looks: another one comes in its place.
+        os.kill(list(first.values())[0], signal.SIGKILL)
+        until(lambda: len(processes()) == 1, "its death is noticed")
+        with serve(notices=[taken.replace("2 replicas", "1 replica")]) as server:
+            second = processes()
+            assert len(second) == 2 and len(second.items() & first.items()) == 1, (first, second)
+        # With another file, or other options, none of them is of use.
+        machine.checkpoint("lasting.safetensors", 6)
+        with serve(notices=[]) as server:
+            third = processes()
+            assert len(third) == 2 and not set(third) & set(second), (second, third)
+            assert server.infer("digits", [[1.0] * INPUTS])[1]["outputs"][0]["data"] != answer
+        # One of them is enough. A model that is unloaded has none, and what is loaded then takes over nothing.
+        with serve("--replicas", "1", notices=[taken, "model digits, version 1 is unloaded",
+                                               "model digits: version 2 serves"]) as server:
+            assert len(processes()) == 1
+            assert server.ask("POST", "/v2/repository/models/digits/unload", {})[0] == 200
+            assert processes() == {}
+            assert server.ask("POST", "/v2/repository/models/digits/load", {})[0] == 200
+        assert len(processes()) == 1
+        done = subprocess.run([machine.serve, "--deployment", "prod", "--end-deployment", "--broker", cluster.broker],
+                              env=cluster.env, capture_output=True, text=True, timeout=DEADLINE, check=False)
+        assert (done.returncode, done.stdout) == (0, "1 replica of deployment prod ended\n"), done
+        assert processes() == {}
+    has(machine.refused("--model", f"a={machine.file}", "--deployment", "a"), "--deployment is for a running cluster")
+    has(machine.refused("--model", f"a={machine.file}", "--deployment", "a/b", "--broker", "x:1"), "1 to 24 letters")
+    has(machine.refused("--end-deployment"), "--deployment NAME")
+
+
+@case
 def moves(machine):
     """a replica leaves a node that is being emptied when another one serves elsewhere, and that costs no request"""
     with cluster_of(machine.gpuactors, machine.serve, "host:1x256MiB") as cluster:

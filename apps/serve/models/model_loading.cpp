@@ -91,6 +91,7 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
   how.longest_silence = options_.longest_silence;
   how.notice = options_.notice;
   how.nodes = nodes_;
+  how.deployment = options_.deployment;
   std::uint64_t number = 0;
   bool first = false;
   ModelVersion* before = nullptr;
@@ -105,6 +106,7 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
     // Stays where it is: who takes it out locks `loading`, too.
     before = model->current.get();
   }
+  how.takes_over = before == nullptr && !how.deployment.empty();
   if (before != nullptr) {
     how.replicas_before = before->dispatcher()->replicas();
     how.make_room = [this, before, bell = how.bell] {

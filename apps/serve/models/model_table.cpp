@@ -98,14 +98,15 @@ void ModelTable::close(TimePoint until) {
       if (last != nullptr)
         model->ending.push_back(last->dispatcher());
     }
-    end(*model, std::move(last), until);
+    end(*model, std::move(last), until, false, !options_.deployment.empty());
   }
 }
 
-void ModelTable::end(Model& model, std::unique_ptr<ModelVersion> version, TimePoint until, bool sequences_end) {
+void ModelTable::end(Model& model, std::unique_ptr<ModelVersion> version, TimePoint until, bool sequences_end,
+                     bool replicas_stay) {
   if (version == nullptr)
     return;
-  version->end(until, sequences_end);
+  version->end(until, sequences_end, replicas_stay);
   const std::unique_lock lock{mutex_};
   std::erase(model.ending, version->dispatcher());
 }

@@ -34,6 +34,8 @@ struct TableOptions {
   gpuactors::Duration longest_silence = std::chrono::seconds{60};
   /// Whether it also waits for nodes that could give that share: those of a running cluster come and go.
   bool wait_for_nodes = false;
+  /// The deployment whose replicas outlive the server, and are taken over by the next one; empty: they end with it.
+  std::string deployment{};
   /// Told of replicas that are lost and replaced, of versions that take the place of others, of loads and unloads; not
   /// of the first load of a model that was added.
   Notice notice = [](const std::string&) {};
@@ -56,7 +58,7 @@ public:
   [[nodiscard]] bool is_missing(std::string_view model) const;
 
   /// Refuses what comes, gives up what is being loaded, waits for what was accepted until `until`, fails the rest, and
-  /// ends all replicas. Idempotent.
+  /// ends all replicas, unless they are a deployment's. Idempotent.
   void close(gpuactors::TimePoint until);
 
   // -- Service ---------------------------------------------------------------------------------
@@ -140,7 +142,9 @@ private:
   gpuactors::Result<void> note_failure(Model& model, const gpuactors::Error& error, bool first);
   /// Ends a version that is no longer the model's current one.
   /// @param sequences_end  Its sequences may go on to their ends until then.
-  void end(Model& model, std::unique_ptr<ModelVersion> version, gpuactors::TimePoint until, bool sequences_end = false);
+  /// @param replicas_stay  See `ModelVersion::end`.
+  void end(Model& model, std::unique_ptr<ModelVersion> version, gpuactors::TimePoint until, bool sequences_end = false,
+           bool replicas_stay = false);
 
   gpuactors::Cluster& cluster_;
   const std::shared_ptr<NodeWatch> nodes_;

@@ -8,8 +8,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace serve {
 
@@ -95,6 +99,34 @@ batching::QueueLimits queue_limits(const ModelConfig& config, const ModelFacts& 
   return limits;
 }
 
+Result<std::string> mark_of(const ReplicaKind& kind, const Shared<Tensor>& file) {
+  std::span<const std::uint8_t> bytes;
+  if (file) {
+    GPUACTORS_LET(all, file.host<std::uint8_t>());
+    bytes = all;
+  }
+  return kind_mark(kind.type, kind.config, kind.resources, std::as_bytes(bytes));
+}
+
+/// Those that the server before has left, or one that is started; at least one.
+Result<std::vector<Started>> first_replicas(ReplicaStarter& starter, const LoadOptions& how) {
+  if (how.takes_over) {
+    GPUACTORS_LET(left, starter.take_over(how.longest_silence));
+    if (!left.empty()) {
+      how.notice(fmt::format("{}: takes over {} of deployment {}",
+                             title_of(starter.kind().config.model(), starter.kind().config.version()),
+                             left.size() == 1 ? "1 replica" : fmt::format("{} replicas", left.size()), how.deployment));
+      return left;
+    }
+  }
+  auto spawned = starter.spawn(how.wait);
+  if (!spawned && spawned.error().code() == Errc::no_capacity && how.make_room())
+    spawned = starter.spawn(how.wait);
+  if (!spawned)
+    return gpuactors::fail(spawned.error());
+  return std::vector<Started>{std::move(*spawned)};
+}
+
 } // namespace
 
 Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const ModelConfig& config,
@@ -116,32 +148,33 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   kind.config.set_sequence_idle_ms(std::chrono::ceil<std::chrono::milliseconds>(config.sequence_idle).count());
   kind.resources = resources_of(config, how.wait_for_nodes);
   kind.start_timeout = config.start_timeout;
+  if (!how.deployment.empty()) {
+    GPUACTORS_LET(mark, mark_of(kind, version->file_));
+    kind.lasting = LastingNames{how.deployment, config.name, std::move(mark)};
+  }
   auto starter = std::make_unique<ReplicaStarter>(cluster, how.bell, kind);
   std::optional<bool> generative = false;
   if (!network) {
     GPUACTORS_LET(checked, starter->check_type());
     generative = checked;
   }
-  auto spawned = starter->spawn(how.wait);
-  if (!spawned && spawned.error().code() == Errc::no_capacity && how.make_room())
-    spawned = starter->spawn(how.wait);
-  GPUACTORS_LET(first, std::move(spawned));
+  GPUACTORS_LET(there, first_replicas(*starter, how));
   // By now a node has the type.
   if (!generative) {
     auto checked = starter->check_type();
     if (!checked) {
-      starter->kill(first.actor);
+      starter->kill(there.front().actor);
       return gpuactors::fail(checked.error());
     }
     generative = *checked;
   }
-  GPUACTORS_TRY(version->serve(std::move(starter), std::move(first), config, generative.value_or(false), how));
+  GPUACTORS_TRY(version->serve(std::move(starter), std::move(there), config, generative.value_or(false), how));
   return version;
 }
 
-Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, Started first, const ModelConfig& config,
-                                 bool generative, const LoadOptions& how) {
-  auto facts = starter->describe_first(first.actor, generative);
+Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, std::vector<Started> there,
+                                 const ModelConfig& config, bool generative, const LoadOptions& how) {
+  auto facts = starter->describe_first(there.front().actor, generative);
   if (facts) {
     facts->name = config.name;
     facts->version = starter->kind().config.version();
@@ -166,7 +199,7 @@ Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, Starte
       facts = gpuactors::fail(dispatcher.error());
   }
   if (!facts) {
-    starter->kill(first.actor);
+    starter->kill(there.front().actor);
     return gpuactors::fail(facts.error());
   }
   ReplicaOptions options;
@@ -182,7 +215,7 @@ Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, Starte
   options.make_room = how.make_room;
   options.room_wait = how.wait;
   GPUACTORS_LET(replicas,
-                ReplicaSet::start(std::move(starter), std::move(first), dispatcher_, how.bell, std::move(options)));
+                ReplicaSet::start(std::move(starter), std::move(there), dispatcher_, how.bell, std::move(options)));
   replicas_ = std::move(replicas);
   return {};
 }
@@ -191,11 +224,11 @@ ModelVersion::~ModelVersion() {
   end(gpuactors::TimePoint{});
 }
 
-void ModelVersion::end(gpuactors::TimePoint until, bool sequences_end) {
+void ModelVersion::end(gpuactors::TimePoint until, bool sequences_end, bool replicas_stay) {
   if (dispatcher_ != nullptr)
     dispatcher_->close(until, sequences_end);
   if (replicas_ != nullptr)
-    replicas_->stop();
+    replicas_->stop(replicas_stay);
 }
 
 } // namespace serve

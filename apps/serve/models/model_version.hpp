@@ -26,6 +26,10 @@ struct LoadOptions {
   Notice notice = [](const std::string&) {};
   /// Which nodes replicas should leave; may be null.
   std::shared_ptr<NodeWatch> nodes;
+  /// The deployment whose replicas outlive the server; none: they end with it. Whether this version may take over those
+  /// of the server before.
+  std::string deployment;
+  bool takes_over = false;
   /// How many replicas the version before has, and what makes room where they have all that there is.
   std::size_t replicas_before = 0;
   MakeRoom make_room = [] { return false; };
@@ -66,14 +70,15 @@ public:
   }
 
   /// Takes no more requests, waits for the others until `until`, fails the rest, and ends the replicas.
-  void end(gpuactors::TimePoint until, bool sequences_end = false);
+  /// @param replicas_stay  does not end them: the server ends, and its deployment goes on.
+  void end(gpuactors::TimePoint until, bool sequences_end = false, bool replicas_stay = false);
 
 private:
   ModelVersion() = default;
 
-  /// Has a first replica that was started described, and builds the version around it.
-  gpuactors::Result<void> serve(std::unique_ptr<ReplicaStarter> starter, Started first, const ModelConfig& config,
-                                bool generative, const LoadOptions& how);
+  /// Has the first of the replicas that are there described, and builds the version around them.
+  gpuactors::Result<void> serve(std::unique_ptr<ReplicaStarter> starter, std::vector<Started> there,
+                                const ModelConfig& config, bool generative, const LoadOptions& how);
 
   /// The bytes of the file, for replicas; empty without one.
   gpuactors::Shared<gpuactors::Tensor> file_;

@@ -92,14 +92,21 @@ ReplicaSet::ReplicaSet(std::unique_ptr<ReplicaStarter> starter, std::shared_ptr<
   // nop
 }
 
-Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(std::unique_ptr<ReplicaStarter> starter, Started first,
+Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(std::unique_ptr<ReplicaStarter> starter,
+                                                      std::vector<Started> there,
                                                       std::shared_ptr<Dispatcher> dispatcher,
                                                       std::shared_ptr<KeeperBell> bell, ReplicaOptions options) {
   std::unique_ptr<ReplicaSet> set{
       new ReplicaSet{std::move(starter), std::move(dispatcher), std::move(bell), std::move(options)}};
-  GPUACTORS_LET(ready, set->measure(std::move(first)));
+  GPUACTORS_LET(ready, set->measure(there.front()));
   set->bring_in(ready);
-  for (std::size_t i = 1; i < set->options_.initial; ++i) {
+  for (std::size_t i = 1; i < there.size(); ++i) {
+    if (set->actors_.size() == set->options_.scaling.max_replicas)
+      set->starter_->kill(there[i].actor);
+    else if (const auto other = set->measure(there[i])) // which ends one that cannot serve
+      set->bring_in(*other);
+  }
+  for (auto i = set->actors_.size(); i < set->options_.initial; ++i) {
     auto next = set->make_one(needed_wait);
     if (!next && next.error().code() == Errc::no_capacity && set->options_.make_room())
       next = set->make_one(set->options_.room_wait);
@@ -123,7 +130,7 @@ ReplicaSet::~ReplicaSet() {
   stop();
 }
 
-void ReplicaSet::stop() {
+void ReplicaSet::stop(bool replicas_stay) {
   bell_->stop();
   if (keeper_.joinable())
     keeper_.join();
@@ -141,6 +148,8 @@ void ReplicaSet::stop() {
   }
   starts_.clear();
   std::vector<std::thread> ending;
+  if (replicas_stay)
+    actors_.clear();
   for (const auto& [id, actor] : actors_)
     ending.push_back(run_beside([this, actor = actor] { starter_->kill(actor); }));
   for (auto& thread : ending)

@@ -58,11 +58,12 @@ struct ReplicaOptions {
 /// beside it, so that one that hangs holds up no other. All members from any thread.
 class ReplicaSet {
 public:
-  /// Takes over the first replica, starts the other initial ones, one after the other, and waits until each of them
-  /// serves. It goes on with fewer if there is no room for all, and none can be made, and brings the others when there
-  /// is.
+  /// Takes over the first replica, and others that are there, as many as there may be; starts the other initial ones,
+  /// one after the other, and waits until each of them serves. It goes on with fewer if there is no room for all, and
+  /// none can be made, and brings the others when there is.
   /// @returns why not even the first one can serve, which is ended then; `unavailable` once the bell says stop.
-  static gpuactors::Result<std::unique_ptr<ReplicaSet>> start(std::unique_ptr<ReplicaStarter> starter, Started first,
+  static gpuactors::Result<std::unique_ptr<ReplicaSet>> start(std::unique_ptr<ReplicaStarter> starter,
+                                                              std::vector<Started> there,
                                                               std::shared_ptr<Dispatcher> dispatcher,
                                                               std::shared_ptr<KeeperBell> bell, ReplicaOptions options);
 
@@ -81,8 +82,9 @@ public:
   /// The next version does not come: brings back what was given up, as soon as there is room.
   void take_back();
 
-  /// Ends all replicas; returns when they have ended. The dispatcher should be closed by then. Idempotent.
-  void stop();
+  /// Ends all replicas, unless they are to outlive the server; returns when they have ended. The dispatcher should be
+  /// closed by then. Idempotent.
+  void stop(bool replicas_stay = false);
 
 private:
   ReplicaSet(std::unique_ptr<ReplicaStarter> starter, std::shared_ptr<Dispatcher> dispatcher,

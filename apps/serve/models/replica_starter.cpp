@@ -94,15 +94,49 @@ Result<std::optional<bool>> ReplicaStarter::check_type() {
   return std::optional{generative};
 }
 
+Result<std::vector<Started>> ReplicaStarter::take_over(Duration patience) {
+  if (!kind_.lasting)
+    return std::vector<Started>{};
+  GPUACTORS_LET(names, replicas_of(cluster_, kind_.lasting->deployment));
+  std::vector<Started> left;
+  std::vector<gpuactors::Future<wire::ReplicaDescription>> answers;
+  for (const auto& name : names) {
+    if (!kind_.lasting->is_of_model(name))
+      continue;
+    const auto id = kind_.lasting->id_of(name);
+    auto actor = id ? await(cluster_.find_async(name, {}, patience))
+                    : Result<ActorRef>{fail(Errc::not_found, "of another kind")};
+    if (!actor) {
+      gpuactors::KillOptions options;
+      options.timeout = longest_kill;
+      (void)cluster_.kill(name, options);
+      continue;
+    }
+    answers.push_back(actor->call<wire::ReplicaDescription>(describe_method, google::protobuf::Empty{}, patience));
+    left.push_back({*id, std::move(*actor)});
+    last_id_ = std::max(last_id_.load(), *id);
+  }
+  std::vector<Started> alive;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (await(std::move(answers[i])))
+      alive.push_back(std::move(left[i]));
+    else if (!bell_->stopped())
+      kill(left[i].actor);
+  }
+  return alive;
+}
+
 Result<Started> ReplicaStarter::spawn(Duration queue_timeout) {
   auto resources = kind_.resources;
+  resources.detached = kind_.lasting.has_value();
   resources.queue_timeout = queue_timeout;
   resources.spawn_timeout = queue_timeout + kind_.start_timeout;
   // Another server of this cluster may have a model of this name.
   constexpr int most_names = 1'000;
   for (int i = 0;; ++i) {
     const auto id = ++last_id_;
-    resources.name = fmt::format("{}/{}/{}", kind_.config.model(), kind_.config.version(), id);
+    resources.name = kind_.lasting ? kind_.lasting->name(id)
+                                   : fmt::format("{}/{}/{}", kind_.config.model(), kind_.config.version(), id);
     auto actor = await(cluster_.spawn_async(kind_.type, kind_.config, resources));
     if (actor)
       return Started{id, std::move(*actor)};

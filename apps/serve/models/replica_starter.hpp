@@ -1,6 +1,7 @@
 // Starts and ends the actors of one version of a model.
 #pragma once
 
+#include "deployment.hpp"
 #include "keeper_bell.hpp"
 #include "model_facts.hpp"
 
@@ -12,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace serve {
 
@@ -25,6 +27,8 @@ struct ReplicaKind {
   gpuactors::Options resources;
   /// How long constructing one may take, and its first answer.
   gpuactors::Duration start_timeout = std::chrono::minutes{10};
+  /// How those are called that outlive the server; none: they end with it.
+  std::optional<LastingNames> lasting = {};
 };
 
 /// A replica that was constructed.
@@ -43,6 +47,11 @@ public:
   /// @returns whether it is generative, or nothing if no node describes it, whose check is left to `spawn`;
   ///          `invalid_argument`, naming what is missing, or the errors of `Cluster::described_types`.
   gpuactors::Result<std::optional<bool>> check_type();
+
+  /// Finds the replicas of this kind that a server before has left, and ends the model's others: no server of the
+  /// deployment will use them. One that does not answer for `patience` is ended, too. Nothing where they do not last.
+  /// @returns the errors of `Cluster::state`.
+  gpuactors::Result<std::vector<Started>> take_over(gpuactors::Duration patience);
 
   /// Starts an actor, which waits for its share for so long at most.
   /// @returns the errors of `Cluster::spawn`, of the constructor too.

@@ -1,4 +1,4 @@
-// Fingerprint: tells whether two replicas have loaded the same model.
+// Fingerprint: tells whether two processes have the same bytes, without moving them.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,9 +9,10 @@
 #include <string>
 #include <string_view>
 
-namespace llm {
+namespace gpuactors {
 
-/// A hash (FNV-1a) of all that was added, in its order: to notice files that were changed by mistake, not by malice.
+/// A hash (FNV-1a, 64 bits) of all that was added, in its order, the same everywhere: to notice what was changed by
+/// mistake, not by malice. One thread.
 class Fingerprint {
 public:
   void add(std::span<const std::byte> bytes) noexcept {
@@ -23,6 +24,7 @@ public:
     add(std::as_bytes(std::span{text}));
   }
 
+  /// Returns 16 hexadecimal digits.
   [[nodiscard]] std::string to_string() const {
     return fmt::format("{:016x}", hash_);
   }
@@ -31,4 +33,4 @@ private:
   std::uint64_t hash_ = 0xcbf29ce484222325ULL;
 };
 
-} // namespace llm
+} // namespace gpuactors

@@ -1,0 +1,101 @@
+#include "deployment.hpp"
+
+#include <gpuactors/base/fingerprint.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <span>
+#include <utility>
+
+namespace serve {
+
+using gpuactors::Cluster;
+using gpuactors::Errc;
+using gpuactors::Result;
+
+namespace {
+
+/// With the longest names of models and the largest numbers, an actor's name is not too long.
+constexpr std::size_t longest_deployment = 24;
+
+std::string prefix_of(std::string_view deployment) {
+  return fmt::format("serve:{}/", deployment);
+}
+
+} // namespace
+
+Result<void> check_deployment(std::string_view name) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  };
+  if (!name.empty() && name.size() <= longest_deployment && std::all_of(name.begin(), name.end(), fits))
+    return {};
+  return gpuactors::fail(
+      Errc::invalid_argument,
+      fmt::format("the name of a deployment has 1 to {} letters, digits, - and _", longest_deployment));
+}
+
+std::string kind_mark(std::string_view type, const wire::ReplicaConfig& config, const gpuactors::Options& resources,
+                      std::span<const std::byte> file) {
+  gpuactors::Fingerprint mark;
+  // Each with its length, so that no two lists have one text.
+  const auto add = [&mark](std::string_view text) { mark.add(fmt::format("{}:{},", text.size(), text)); };
+  const auto add_pairs = [&add](const std::map<std::string, std::string>& pairs) {
+    add(std::to_string(pairs.size()));
+    for (const auto& [key, value] : pairs) {
+      add(key);
+      add(value);
+    }
+  };
+  add(type);
+  add(config.model());
+  add_pairs({config.settings().begin(), config.settings().end()});
+  add(fmt::format("{} {} {}", config.max_rows(), config.max_running(), config.sequence_idle_ms()));
+  add(fmt::format("{} {} {}", resources.gpus, resources.memory_bytes, static_cast<int>(resources.isolation)));
+  std::map<std::string, std::string> labels;
+  for (const auto& [name, condition] : resources.labels)
+    labels.emplace(name, to_string(condition));
+  add_pairs(labels);
+  mark.add(file);
+  return mark.to_string();
+}
+
+std::string LastingNames::name(std::uint64_t id) const {
+  return fmt::format("{}{}/{}/{}", prefix_of(deployment), model, mark, id);
+}
+
+bool LastingNames::is_of_model(std::string_view name) const {
+  return name.starts_with(fmt::format("{}{}/", prefix_of(deployment), model));
+}
+
+std::optional<std::uint64_t> LastingNames::id_of(std::string_view name) const {
+  const auto prefix = fmt::format("{}{}/{}/", prefix_of(deployment), model, mark);
+  if (!name.starts_with(prefix))
+    return std::nullopt;
+  std::uint64_t id = 0;
+  const auto* end = name.data() + name.size();
+  const auto [at, error] = std::from_chars(name.data() + prefix.size(), end, id);
+  return error == std::errc{} && at == end ? std::optional{id} : std::nullopt;
+}
+
+Result<std::vector<std::string>> replicas_of(Cluster& cluster, std::string_view deployment) {
+  GPUACTORS_LET(state, cluster.state());
+  std::vector<std::string> names;
+  for (const auto& actor : state.actors())
+    if (actor.detached() && actor.name_space().empty() && actor.name().starts_with(prefix_of(deployment)))
+      names.push_back(actor.name());
+  return names;
+}
+
+Result<std::size_t> end_deployment(Cluster& cluster, std::string_view deployment) {
+  GPUACTORS_LET(names, replicas_of(cluster, deployment));
+  for (const auto& name : names)
+    if (const auto ended = cluster.kill(name); !ended && ended.error().code() != Errc::not_found)
+      return gpuactors::fail(ended.error());
+  return names.size();
+}
+
+} // namespace serve

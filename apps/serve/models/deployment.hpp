@@ -1,0 +1,48 @@
+// Names of replicas that outlive their server, by which the next one of the same deployment finds them.
+#pragma once
+
+#include "replica.hpp"
+
+#include <gpuactors/gpuactors.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace serve {
+
+/// What a deployment is called.
+/// @returns `invalid_argument` for other than 1 to 24 letters, digits, - and _.
+gpuactors::Result<void> check_deployment(std::string_view name);
+
+/// What makes replicas alike: their type, configuration and resources, and the bytes of the model's file. Not so the
+/// number of the version, which each server counts for itself, nor where the file's bytes are. Pure.
+std::string kind_mark(std::string_view type, const wire::ReplicaConfig& config, const gpuactors::Options& resources,
+                      std::span<const std::byte> file);
+
+/// The names of replicas: "serve:prod/digits/0123456789abcdef/7". A plain value.
+struct LastingNames {
+  std::string deployment;
+  std::string model;
+  std::string mark;
+
+  [[nodiscard]] std::string name(std::uint64_t id) const;
+
+  /// Whether a name is one of the model's replicas in this deployment, of any mark.
+  [[nodiscard]] bool is_of_model(std::string_view name) const;
+
+  /// The number in a name of this mark; none for other names.
+  [[nodiscard]] std::optional<std::uint64_t> id_of(std::string_view name) const;
+};
+
+/// The names of all replicas of a deployment, among those of the cluster's actors.
+gpuactors::Result<std::vector<std::string>> replicas_of(gpuactors::Cluster& cluster, std::string_view deployment);
+
+/// Ends all replicas of a deployment, one after the other. @returns how many there were; the first error of an end.
+gpuactors::Result<std::size_t> end_deployment(gpuactors::Cluster& cluster, std::string_view deployment);
+
+} // namespace serve
