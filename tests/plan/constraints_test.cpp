@@ -72,3 +72,22 @@ TEST_CASE("distances that make no sense are errors with their place") {
   CHECK(plan(R"("devices":[{"numa_node":-1}])", "")
         == "error: nodes[0].devices[0].numa_node is -1: it cannot be negative");
 }
+
+TEST_CASE("nodes of a scenario may say which types of tasks and actors they have, and requests which they are for") {
+  const std::string with = three_devices + R"(,"types":["task blur","actor model"])";
+  const auto first = [&](const std::string& node, const std::string& fields) {
+    const auto out = plan(node, R"({"submit":{"id":"a",)" + fields + "}}");
+    return out.substr(0, out.find('\n'));
+  };
+  const std::string granted = R"({"step":0,"event":"granted","id":"a","node":"n0","devices":[]})";
+  CHECK(first(with, R"("type":"task blur")") == granted);
+  CHECK(first(with, R"("cpus":0)") == granted);
+  CHECK(first(three_devices, R"("type":"task blur")") == granted);
+  CHECK(first(with, R"("type":"task blurr")")
+        == R"({"step":0,"event":"infeasible","id":"a","reason":"no node has the type \"task blurr\": 1 node is )"
+           R"(registered; did you mean \"task blur\"?"})");
+  CHECK(plan(three_devices + R"(,"types":"task blur")", "")
+        == "error: nodes[0].types is \"task blur\": an array of strings is expected");
+  CHECK(plan(three_devices + R"(,"types":[""])", "")
+        == "error: nodes[0]: node n0 has a type with an empty name: give it one");
+}

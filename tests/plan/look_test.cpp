@@ -247,3 +247,26 @@ TEST_CASE("text is escaped for XML, and what XML cannot hold is replaced") {
   CHECK(escape_xml("a<b>&\"'") == "a&lt;b&gt;&amp;&quot;&apos;");
   CHECK(escape_xml(std::string_view{"\x01\n\xC3\xA9", 4}) == "\xEF\xBF\xBD\n\xC3\xA9");
 }
+
+TEST_CASE("an explanation says which nodes do not have the type that a request is for") {
+  const auto text = explain(R"({"add_node":{"name":"n2","cpus":1,"types":["task a"]}},
+      {"add_node":{"name":"n3","cpus":1,"types":["task a","task b"]}},{"drain_node":{"name":"n0"}},
+      {"drain_node":{"name":"n1"}},{"submit":{"id":"a","cpus":1,"type":"task b"}},
+      {"submit":{"id":"b","cpus":1,"type":"task b"}})",
+                            "b");
+  CHECK(text == R"("b" asks for 1 cpus, on a node with the type "task b"
+step 5: pending: no node has 1 cpus free: node n3 has 0; 1 of 4 nodes does not have the type "task b"
+
+As step 5 found the nodes:
+  n0  draining   takes no new leases
+  n1  never      asked 1 cpus: has 0
+  n2  never      does not have the type "task b"
+  n3  busy       asked 1 cpus free: has 0
+
+At the end, where it still waits:
+  n0  draining   takes no new leases
+  n1  never      asked 1 cpus: has 0
+  n2  never      does not have the type "task b"
+  n3  busy       asked 1 cpus free: has 0
+)");
+}

@@ -116,6 +116,16 @@ gpuactors::NodeSpec make_node(Random& random) {
   return node;
 }
 
+// Some nodes do not say what they have.
+void add_types(Random& random, gpuactors::NodeSpec& node) {
+  if (random.chance(20))
+    return;
+  node.types.emplace();
+  for (const auto* type : {"t1", "t2", "t3"})
+    if (random.chance(50))
+      node.types->push_back(type);
+}
+
 Op make_submit(Random& random, bool with_groups) {
   Op op;
   op.kind = Op::Kind::submit;
@@ -169,7 +179,7 @@ Op make_quota(Random& random) {
   return op;
 }
 
-Op make_op(Random& random, bool with_groups, bool with_quotas) {
+Op make_op(Random& random, bool with_groups, bool with_quotas, bool with_types) {
   const auto dice = random.below(100);
   Op op;
   if (with_quotas && random.chance(5))
@@ -196,6 +206,10 @@ Op make_op(Random& random, bool with_groups, bool with_quotas) {
   op.holders_stay = op.kind == Op::Kind::fail_device && random.chance(60);
   if (op.kind == Op::Kind::add_node)
     op.node = make_node(random);
+  if (with_types && op.kind == Op::Kind::add_node)
+    add_types(random, op.node);
+  if (with_types && op.kind == Op::Kind::submit && random.chance(60))
+    op.request.type = gpuactors::TypeId{1 + random.below(3)};
   return op;
 }
 
@@ -213,17 +227,20 @@ History make(std::uint64_t seed) {
     result.options.reservation_passes = random.one_of({1, 2, 4, 100});
     result.options.reservation_for = std::chrono::seconds{random.one_of({2, 5})};
   }
+  const bool with_types = random.chance(40);
   for (auto count = 1 + random.below(3); count > 0; --count) {
     Op op;
     op.kind = Op::Kind::add_node;
     op.node = make_node(random);
+    if (with_types)
+      add_types(random, op.node);
     result.ops.push_back(op);
   }
   const bool with_quotas = random.chance(60);
   for (auto count = with_quotas ? 1 + random.below(3) : 0; count > 0; --count)
     result.ops.push_back(make_quota(random));
   for (auto count = 5 + random.below(35); count > 0; --count)
-    result.ops.push_back(make_op(random, with_groups, with_quotas));
+    result.ops.push_back(make_op(random, with_groups, with_quotas, with_types));
   return result;
 }
 

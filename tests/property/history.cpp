@@ -21,7 +21,9 @@ class Runner {
 public:
   explicit Runner(const gpuactors::LedgerOptions& options)
     : ledger_(options), model_({options.reservation_after, options.reservation_passes, options.reservation_for}) {
-    // nop
+    for (std::uint64_t number = 1; number <= 3; ++number)
+      if (ledger_.type(model::type_name(gpuactors::TypeId{number})).value() != number)
+        broken_ = "types are not numbered in the order of their names";
   }
 
   // Writes down from now on what is called.
@@ -201,6 +203,8 @@ private:
     else
       request.bundle = 0;
     const auto id = ++next_request_;
+    if (request.type)
+      types_[id] = request.type;
     if (steps_)
       steps_->submit(id, request, parent);
     auto to_ledger = request;
@@ -265,7 +269,35 @@ private:
     return true;
   }
 
+  // Nobody is granted on a node without the type, and only what no node has is not found.
+  void look_at_types(const Event& event) {
+    const auto type = types_.find(event.request.value());
+    if (type == types_.end())
+      return;
+    const auto has = [&](const auto& node) {
+      const auto& types = node.second.types;
+      return !types || std::count(types->begin(), types->end(), model::type_name(type->second)) > 0;
+    };
+    if (event.kind == Event::Kind::granted) {
+      ++coverage.typed;
+      if (!has(*specs_.find(event.lease->node)))
+        broken_ = "request " + std::to_string(type->first) + " was granted on a node without its type";
+    } else if (event.kind == Event::Kind::infeasible && event.code == gpuactors::Errc::not_found) {
+      ++coverage.type_not_found;
+      if (event.reason.rfind("no node has the type", 0) == 0 && std::any_of(specs_.begin(), specs_.end(), has))
+        broken_ = "request " + std::to_string(type->first) + " has not found its type, which a node has";
+    } else if (event.kind == Event::Kind::infeasible && !specs_.empty()
+               && std::none_of(specs_.begin(), specs_.end(), has)
+               && event.reason.find("the quota of") == std::string::npos
+               && event.reason.find("no node is named") == std::string::npos) {
+      broken_ =
+          "request " + std::to_string(type->first) + " is for a type that no node has, and it says: " + event.reason;
+    }
+  }
+
   void count(const Op& op, const Ledger::Events& events) {
+    for (const auto& event : events)
+      look_at_types(event);
     for (const auto& event : events) {
       ++coverage.events[event.kind];
       const bool granted = event.kind == Event::Kind::granted;
@@ -297,6 +329,7 @@ private:
       coverage.over_quota_refused += infeasible ? 1 : 0;
     }
     for (const auto& waiting : ledger_.pending()) {
+      coverage.waited_for_type += waiting.reason.find("not have the type") == std::string::npos ? 0 : 1;
       coverage.held_back += waiting.reason.find("held back") == std::string::npos ? 0 : 1;
       const std::pair id{waiting.request.value(), waiting.group.value()};
       const bool drained = model_.waits_for_drained(id.first, id.second);
@@ -420,6 +453,8 @@ private:
   std::uint64_t next_request_ = 0;
   std::uint64_t next_group_ = 0;
   std::set<std::uint64_t> torn_;
+  // Of requests that are for one.
+  std::map<std::uint64_t, gpuactors::TypeId> types_;
   // (request, group) of those that have waited for a drained node and still wait.
   std::set<std::pair<std::uint64_t, std::uint64_t>> drained_;
   // The same for room in a quota.

@@ -84,6 +84,10 @@ struct Coverage {
   std::uint64_t over_quota_refused = 0;
   /// Requests and groups that no quota of theirs could ever have room for.
   std::uint64_t beyond_quota = 0;
+  /// Requests for a type that were served, waited while a node did not have it, and found none that has it.
+  std::uint64_t typed = 0;
+  std::uint64_t waited_for_type = 0;
+  std::uint64_t type_not_found = 0;
 };
 
 /// Runs it against ledger and model, with all checks after every call but the first `known` ones, with which another

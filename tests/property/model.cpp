@@ -116,8 +116,15 @@ std::string place_text(const std::string& node, const std::vector<DeviceGrant>& 
   return text;
 }
 
+std::string type_name(gpuactors::TypeId type) {
+  return "t" + std::to_string(type.value());
+}
+
 bool is_right_node(const Model::Node& node, const ResourceRequest& r) {
   if (!r.node.empty() && !r.node_is_soft && r.node != node.spec.name)
+    return false;
+  if (const auto& types = node.spec.types;
+      r.type && types && std::count(types->begin(), types->end(), type_name(r.type)) == 0)
     return false;
   for (const auto& [name, wanted] : r.labels) {
     const auto it = node.spec.labels.find(name);

@@ -255,7 +255,10 @@ private:
   std::string complaint_;
 };
 
-/// Whether the node's name and labels are as asked.
+/// Types that requests may be for are called by their number in the ledger: the runner has them numbered from 1.
+std::string type_name(gpuactors::TypeId type);
+
+/// Whether the node's name, types and labels are as asked.
 bool is_right_node(const Model::Node& node, const ResourceRequest& r);
 
 } // namespace model

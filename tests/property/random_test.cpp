@@ -55,7 +55,10 @@ TEST_CASE("over random histories the ledger does what a naive scheduler does") {
                                                         {"waited for a quota", coverage.over_quota},
                                                         {"served then", coverage.over_quota_served},
                                                         {"refused then", coverage.over_quota_refused},
-                                                        {"beyond their quota", coverage.beyond_quota}};
+                                                        {"beyond their quota", coverage.beyond_quota},
+                                                        {"for a type", coverage.typed},
+                                                        {"waited for a type", coverage.waited_for_type},
+                                                        {"type not found", coverage.type_not_found}};
   for (const auto& [what, number] : seen)
     std::cout << what << " " << number << ", ";
   std::cout << "done\n";

@@ -1,3 +1,4 @@
+#include <property/model.hpp>
 #include <property/scenario.hpp>
 
 namespace history {
@@ -72,6 +73,8 @@ void Scenario::submit(std::uint64_t id, const gpuactors::ResourceRequest& reques
   Json step{{"id", request_name(id)}};
   write_amounts(step, request);
   write_waiting(step, request);
+  if (request.type)
+    step["type"] = model::type_name(request.type);
   if (request.strategy == gpuactors::Strategy::spread)
     step["strategy"] = "SPREAD";
   if (!request.owner.empty())
@@ -124,6 +127,8 @@ void Scenario::add_node(const gpuactors::NodeSpec& node) {
   }
   if (!node.distances.empty())
     step["distances"] = node.distances;
+  if (node.types)
+    step["types"] = *node.types;
   add("add_node", std::move(step));
 }
 

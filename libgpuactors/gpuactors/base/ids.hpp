@@ -47,6 +47,8 @@ using LeaseId = Id<struct LeaseTag>;
 using ActorId = Id<struct ActorTag>;
 /// Id of a reserved set of bundles.
 using GroupId = Id<struct GroupTag>;
+/// Number of a type of tasks or actors in one ledger.
+using TypeId = Id<struct TypeTag>;
 /// Id of a tensor in the tensor store.
 using TensorId = Id<struct TensorTag>;
 /// Id of a call, unique within the calling process.

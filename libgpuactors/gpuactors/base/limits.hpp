@@ -46,6 +46,9 @@ inline constexpr std::size_t message_name_bytes = 1'024;
 /// Values that a request may list for one label.
 inline constexpr std::size_t values_per_label = 1024;
 
+/// Types of tasks and actors of one node together.
+inline constexpr std::size_t types_per_node = 16'384;
+
 /// Devices of one node.
 inline constexpr std::size_t devices_per_node = 4096;
 

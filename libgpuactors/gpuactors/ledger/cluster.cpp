@@ -48,6 +48,10 @@ Node& Cluster::add(NodeSpec spec, std::uint64_t pool_id) {
   auto& node = it->second;
   node.spec = std::move(spec);
   node.topology = Topology{node.spec};
+  if (node.spec.types)
+    node.types = types_.enter(*node.spec.types);
+  // Many nodes with many equal names of types would take memory for each of them.
+  node.spec.types.reset();
   node.pool = Pool{pool_id, &node, node.spec.cpus, node.spec.cpus, node.spec.resources, node.spec.resources, {}};
   for (std::size_t i = 0; i < node.spec.devices.size(); ++i) {
     const auto& device = node.spec.devices[i];
@@ -96,6 +100,7 @@ void Cluster::remove(Node& node) {
   else
     --drained_;
   mixed_.erase(node.spec.name);
+  types_.leave(node.types);
   ++version_;
   nodes_.erase(nodes_.find(node.spec.name));
 }

@@ -4,6 +4,7 @@
 #include <gpuactors/ledger/node.hpp>
 #include <gpuactors/ledger/pool.hpp>
 #include <gpuactors/ledger/topology.hpp>
+#include <gpuactors/ledger/type_table.hpp>
 #include <gpuactors/ledger/view.hpp>
 
 #include <array>
@@ -34,6 +35,8 @@ struct Node {
   Share free_share;
   std::vector<NodeKind> kinds;
   Topology topology;
+  /// In the cluster's table; `spec` has no names of them. Null: unknown.
+  const TypeSet* types = nullptr;
 
   [[nodiscard]] const DeviceSpec& device(const Slot& slot) const {
     return spec.devices[static_cast<std::size_t>(slot.index)];
@@ -132,6 +135,15 @@ public:
   /// never spread.
   [[nodiscard]] const std::set<Node*, ByFreeShare>& by_free_share();
 
+  /// Returns the table of the types that nodes have.
+  [[nodiscard]] TypeTable& types() {
+    return types_;
+  }
+
+  [[nodiscard]] const TypeTable& types() const {
+    return types_;
+  }
+
   /// Returns a number that grows with every change of the free amounts.
   [[nodiscard]] std::uint64_t version() const {
     return version_;
@@ -160,6 +172,7 @@ private:
   std::array<std::set<Node*, ByCpus>, 2> by_cpus_;
   std::set<Node*, ByFreeShare> by_free_share_;
   std::map<std::string_view, Node*> mixed_;
+  TypeTable types_;
   bool spreads_ = false;
   std::size_t drained_ = 0;
   std::uint64_t version_ = 0;

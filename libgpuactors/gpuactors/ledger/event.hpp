@@ -19,7 +19,8 @@ struct Event {
     granted,
     /// The request waits; `reason` says for what.
     pending,
-    /// No node could ever satisfy the request; `reason` names the constraint and what the best node has.
+    /// No node could ever satisfy the request; `reason` names the constraint and what the best node has. `code` is
+    /// `not_found` if no node has the type that is asked for, else `infeasible`.
     infeasible,
     /// The request was refused or its wait ended; `code` and `reason` say why.
     rejected,

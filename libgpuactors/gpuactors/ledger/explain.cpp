@@ -11,7 +11,19 @@ namespace gpuactors::ledger_detail {
 namespace {
 
 // The constraints, in the order in which they are checked.
-enum class Constraint : std::uint8_t { name, draining, label, type, devices, memory, cpus, resource, suspended, none };
+enum class Constraint : std::uint8_t {
+  name,
+  work, // the type of tasks or actors
+  draining,
+  label,
+  type,
+  devices,
+  memory,
+  cpus,
+  resource,
+  suspended,
+  none
+};
 
 // The first constraint that a pool does not meet, and how much of it the pool has.
 struct Refusal {
@@ -74,6 +86,8 @@ Refusal refusal_of(const Pool& pool, const ResourceRequest& request, const Lens&
   const auto& node = *pool.node;
   if (needs_node(request) && request.node != node.spec.name)
     return {Constraint::name, 0, {}};
+  if (!has_type(node.types, request.type))
+    return {Constraint::work, 0, {}};
   if (new_lease && !lens.covers(node))
     return {Constraint::draining, 0, {}};
   for (const auto& [key, condition] : request.labels)
@@ -155,6 +169,7 @@ Words words_of(const Pool& pool, const ResourceRequest& request, const Lens& len
   case Constraint::resource:
     return {fmt::format("{} {}{}", to_string(request.resources.at(refusal.label)), refusal.label, free), has};
   case Constraint::name:
+  case Constraint::work:
   case Constraint::draining:
   case Constraint::suspended:
   case Constraint::none:
@@ -163,14 +178,24 @@ Words words_of(const Pool& pool, const ResourceRequest& request, const Lens& len
   return {};
 }
 
+// Returns what the name of a type that no node has may have been meant to be.
+std::string meant_by(const TypeTable& types, TypeId type) {
+  const auto name = types.name_of(type);
+  const auto known = types.known();
+  return std::find(known.begin(), known.end(), name) != known.end() ? std::string{} : did_you_mean(name, known);
+}
+
 // Renders "no node has X: node n0 has Y"; `who` is "no node" or "bundle 0".
-std::string render(const Pool& pool, const ResourceRequest& request, const Lens& lens, const Refusal& refusal,
-                   std::string_view who) {
+std::string render(const Pool& pool, const ResourceRequest& request, const Lens& lens, const TypeTable& types,
+                   const Refusal& refusal, std::string_view who) {
   const auto& name = pool.node->spec.name;
   if (refusal.constraint == Constraint::none)
     return {};
   if (refusal.constraint == Constraint::name)
     return fmt::format("{} is on node {}: it is on node {}", who, request.node, name);
+  if (refusal.constraint == Constraint::work)
+    return fmt::format("node {} does not have the type \"{}\"{}", name, types.name_of(request.type),
+                       meant_by(types, request.type));
   if (refusal.constraint == Constraint::draining)
     return fmt::format("{} takes new leases: node {} is draining", who, name);
   if (refusal.constraint == Constraint::suspended)
@@ -190,7 +215,7 @@ std::string render(const Pool& pool, const ResourceRequest& request, const Lens&
 
 namespace {
 
-bool has_type(const Node& node, const std::string& type) {
+bool has_accelerator(const Node& node, const std::string& type) {
   return std::any_of(node.pool.slots.begin(), node.pool.slots.end(), [&](const Slot& slot) {
     return slot.ok && (type.empty() || node.device(slot).accelerator_type == type);
   });
@@ -214,7 +239,7 @@ std::vector<const Node*> likely_nodes(const Cluster& cluster, const ResourceRequ
       nodes.push_back(*by_cpus.rbegin());
   // If all nodes are full, any node with a device of the type.
   const auto any = std::find_if(cluster.nodes().begin(), cluster.nodes().end(), [&](const auto& item) {
-    return item.second.takes_leases() && has_type(item.second, request.accelerator_type);
+    return item.second.takes_leases() && has_accelerator(item.second, request.accelerator_type);
   });
   if (any != cluster.nodes().end())
     nodes.push_back(&any->second);
@@ -247,8 +272,14 @@ std::string explain(const Cluster& cluster, const ResourceRequest& request, cons
       names.push_back(name);
     return fmt::format("no node is named \"{}\"{}", request.node, did_you_mean(request.node, names));
   }
+  const auto& types = cluster.types();
+  const auto all = cluster.nodes().size();
+  const auto lacking = request.type ? types.lacking(request.type) : 0;
+  if (lacking == all && named == nullptr)
+    return fmt::format("no node has the type \"{}\": {} registered{}", types.name_of(request.type),
+                       all == 1 ? "1 node is" : fmt::format("{} nodes are", all), meant_by(types, request.type));
   const bool few =
-      cluster.nodes().size() <= nodes_to_explain || lens.amount == Lens::Amount::all || !request.labels.empty();
+      all <= nodes_to_explain || lens.amount == Lens::Amount::all || !request.labels.empty() || lacking > 0;
   if (named != nullptr) {
     if (ask(*named))
       return {};
@@ -263,15 +294,22 @@ std::string explain(const Cluster& cluster, const ResourceRequest& request, cons
   }
   if (best == nullptr)
     return "no node takes new leases";
-  return render(best->pool, request, lens, least, named != nullptr ? "no node of that name" : "no node");
+  auto text = render(best->pool, request, lens, types, least, named != nullptr ? "no node of that name" : "no node");
+  if (lacking > 0 && named == nullptr)
+    text += fmt::format("; {} of {} nodes {} not have the type \"{}\"", lacking, all, lacking == 1 ? "does" : "do",
+                        types.name_of(request.type));
+  return text;
 }
 
-std::string explain_here(const Pool& pool, const ResourceRequest& request, const Lens& lens, bool new_lease) {
+std::string explain_here(const Pool& pool, const ResourceRequest& request, const Lens& lens, const TypeTable& types,
+                         bool new_lease) {
   const auto refusal = refusal_of(pool, request, lens, new_lease);
   if (refusal.constraint == Constraint::none)
     return {};
   if (refusal.constraint == Constraint::name)
     return fmt::format("asked node {}", request.node);
+  if (refusal.constraint == Constraint::work)
+    return fmt::format("does not have the type \"{}\"", types.name_of(request.type));
   if (refusal.constraint == Constraint::draining)
     return "draining: takes no new leases";
   if (refusal.constraint == Constraint::suspended)
@@ -280,9 +318,11 @@ std::string explain_here(const Pool& pool, const ResourceRequest& request, const
   return fmt::format("asked {}: {}", words.asked, words.has);
 }
 
-std::string explain_in(const Pool& pool, const ResourceRequest& request, const Lens& lens, std::string_view what) {
+std::string explain_in(const Pool& pool, const ResourceRequest& request, const Lens& lens, const TypeTable& types,
+                       std::string_view what) {
   const auto refusal = refusal_of(pool, request, lens, false);
-  return render(pool, request, lens, refusal, what);
+  const auto text = render(pool, request, lens, types, refusal, what);
+  return refusal.constraint == Constraint::work ? fmt::format("{}: {}", what, text) : text;
 }
 
 } // namespace gpuactors::ledger_detail

@@ -293,8 +293,8 @@ std::string room_for_bundles(const Cluster& cluster, const std::vector<ResourceR
   Share most;
   std::string best;
   for (const auto& [name, node] : cluster.nodes()) {
-    const auto fits_here = [&pool = node.pool, &lens](const ResourceRequest& bundle) {
-      return explain_here(pool, bundle, lens, true).empty();
+    const auto fits_here = [&pool = node.pool, &cluster, &lens](const ResourceRequest& bundle) {
+      return explain_here(pool, bundle, lens, cluster.types(), true).empty();
     };
     with_room += std::any_of(bundles.begin(), bundles.end(), fits_here) ? 1 : 0;
     Share sum;

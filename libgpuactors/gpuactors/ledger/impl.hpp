@@ -38,6 +38,10 @@ public:
   Result<void> suspend_node(std::string_view name);
   Result<Events> unsuspend_node(std::string_view name, TimePoint now);
   Result<Events> fail_device(std::string_view name, int index, TimePoint now, Holders holders);
+  TypeId type(std::string_view name);
+  std::string_view type_name(TypeId type) const {
+    return cluster_.types().name_of(type);
+  }
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
   Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);
   Result<Events> cancel(RequestId id, TimePoint now);
@@ -193,6 +197,10 @@ private:
   // Names the drained nodes that a shape waits for.
   std::string why_drained(const ShapeKey& key) const;
   std::string why_infeasible(const ShapeKey& key) const;
+  // Returns the error for a shape that no node could ever serve.
+  Error infeasible(const ShapeKey& key) const;
+  // Returns whether none of the nodes that the shape may go to has its type.
+  bool lacks_type(const ShapeKey& key) const;
   // Names the holder of the first reservation that binds `key`.
   std::string held_back_for(QueueKey key) const;
 
@@ -368,6 +376,9 @@ private:
   bool paused_ = false;
   bool expecting_ = false;
   std::uint64_t next_pool_ = 0;
+  // With more names of types than this, those that nobody needs are forgotten.
+  static constexpr std::size_t least_types = 1024;
+  std::size_t most_types_ = least_types;
 };
 
 } // namespace gpuactors

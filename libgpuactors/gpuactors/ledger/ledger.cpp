@@ -38,6 +38,14 @@ Result<Ledger::Events> Ledger::fail_device(std::string_view node, int index, Tim
   return impl_->fail_device(node, index, now, holders);
 }
 
+TypeId Ledger::type(std::string_view name) {
+  return impl_->type(name);
+}
+
+std::string_view Ledger::type_name(TypeId type) const {
+  return impl_->type_name(type);
+}
+
 Ledger::Events Ledger::submit(RequestId id, ResourceRequest request, TimePoint now) {
   return impl_->submit(id, std::move(request), now);
 }

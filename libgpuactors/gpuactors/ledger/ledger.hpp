@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -79,6 +80,16 @@ public:
   /// Quarantines a device; its leases are lost, and its bundles as in `remove_node`. If the holders stay, the rest of
   /// each lease is kept until its `release`. @returns `not_found`.
   Result<Events> fail_device(std::string_view node, int index, TimePoint now, Holders holders = Holders::gone);
+
+  // -- types -----------------------------------------------------------------------------------
+
+  /// Returns the number of a type of tasks or actors, for `ResourceRequest::type`; of an empty name, none. Ask right
+  /// before the call that is given the request: what neither a node nor a waiting request needs may be forgotten when
+  /// another number is asked for.
+  [[nodiscard]] TypeId type(std::string_view name);
+
+  /// Returns the name of a type, or an empty one. Valid until the next call that changes the ledger.
+  [[nodiscard]] std::string_view type_name(TypeId type) const;
 
   // -- requests --------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ namespace {
 
 auto fields(const ResourceRequest& r) {
   return std::tie(r.priority, r.gpus, r.memory_bytes, r.cpus, r.accelerator_type, r.node, r.node_is_soft, r.strategy,
-                  r.group, r.bundle, r.parent, r.resources, r.labels, r.owner);
+                  r.group, r.bundle, r.parent, r.type, r.resources, r.labels, r.owner);
 }
 
 // `of_memory` are the units of a request by memory alone.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct NodeSpec {
   /// symmetric, at most `limits::distance`; lower is closer. Empty if unknown; then devices of one NUMA node count as
   /// close.
   std::vector<std::vector<int>> distances;
+  /// The types of tasks and actors that can run there, at most `limits::types_per_node`. Nothing means unknown: the
+  /// node counts as having every type.
+  std::optional<std::vector<std::string>> types{};
 
   friend bool operator==(const NodeSpec&, const NodeSpec&) = default;
 };

@@ -32,6 +32,23 @@ Result<Ledger::Events> Ledger::Impl::add_node(NodeSpec spec, TimePoint now) {
   return events;
 }
 
+TypeId Ledger::Impl::type(std::string_view name) {
+  auto& types = cluster_.types();
+  if (name.empty())
+    return {};
+  if (const auto known = types.find(name))
+    return known;
+  // Requests may name types without end that no node has.
+  if (types.size() >= most_types_) {
+    std::set<TypeId> needed;
+    for (const auto& [key, shape] : queue_.shapes())
+      needed.insert(key.request.type);
+    types.forget_all_but(std::move(needed));
+    most_types_ = std::max(least_types, 2 * types.size());
+  }
+  return types.number_of(name);
+}
+
 Result<Ledger::Impl::Node*> Ledger::Impl::begin_drain(std::string_view name, TimePoint now, Events& events) {
   auto* node = cluster_.find(name);
   if (node == nullptr)

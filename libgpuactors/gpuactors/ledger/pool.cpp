@@ -181,6 +181,8 @@ bool has_labels(const Node& node, const LabelConditions& labels) {
 bool admits(const Node& node, const ResourceRequest& request) {
   if (needs_node(request) && request.node != node.spec.name)
     return false;
+  if (!has_type(node.types, request.type))
+    return false;
   if (!has_labels(node, request.labels))
     return false;
   if (wants_devices(request) || request.accelerator_type.empty())

@@ -78,7 +78,7 @@ struct Lens {
 /// Returns whether the slot satisfies `need`; false for free amounts of a suspended node.
 [[nodiscard]] bool fits(const Pool& pool, const Slot& slot, const Need& need, const Lens& lens);
 
-/// Returns whether the node has the requested name (unless that is only a preference), labels and, for a request
+/// Returns whether the node has the requested name (unless that is only a preference), type, labels and, for a request
 /// without devices, accelerator type.
 [[nodiscard]] bool admits(const Node& node, const ResourceRequest& request);
 

@@ -13,6 +13,7 @@ namespace gpuactors {
 using ledger_detail::explain;
 using ledger_detail::explain_here;
 using ledger_detail::explain_in;
+using ledger_detail::has_type;
 using ledger_detail::place_in;
 
 namespace {
@@ -93,13 +94,14 @@ std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
     const auto& bundles = groups_.at(request.group).bundles;
     for (const auto& bundle : bundles)
       if (reason.empty() && (request.bundle == -1 || request.bundle == bundle.grant.bundle))
-        reason = explain_in(*bundle.pool, request, lens, fmt::format("bundle {}", bundle.grant.bundle));
+        reason =
+            explain_in(*bundle.pool, request, lens, cluster_.types(), fmt::format("bundle {}", bundle.grant.bundle));
     if (request.bundle == -1)
       reason = "no bundle has room for it: " + reason;
   } else {
     reason = explain(cluster_, request, lens);
   }
-  if (!request.parent || (!reason.empty() && !request.group))
+  if (!request.parent || (!reason.empty() && !request.group) || lacks_type(key))
     return reason;
   // The request would fit but for the leases of its own ancestors.
   lens.holds = ancestor_holds(request.parent);
@@ -107,6 +109,31 @@ std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
   const auto* parent = live(request.parent);
   return fmt::format("it would wait for its own parent: it does not fit in {}, and as long as that is held {}",
                      named("lease", request.parent.value(), parent == nullptr ? "" : parent->lease.name), rest);
+}
+
+bool Ledger::Impl::lacks_type(const ShapeKey& key) const {
+  const auto& request = key.request;
+  if (key.is_group() || !request.type)
+    return false;
+  const auto lacks = [&](const Node* node) { return node != nullptr && !has_type(node->types, request.type); };
+  if (request.group) {
+    std::size_t asked = 0;
+    std::size_t lacking = 0;
+    for (const auto& bundle : groups_.at(request.group).bundles)
+      if (request.bundle == -1 || request.bundle == bundle.grant.bundle) {
+        ++asked;
+        lacking += lacks(bundle.source->node) ? 1 : 0;
+      }
+    return asked > 0 && lacking == asked;
+  }
+  if (ledger_detail::needs_node(request))
+    return lacks(cluster_.find(request.node));
+  return !cluster_.nodes().empty() && cluster_.types().lacking(request.type) == cluster_.nodes().size();
+}
+
+Error Ledger::Impl::infeasible(const ShapeKey& key) const {
+  const bool not_found = lacks_type(key) && why_beyond_quota(key).empty();
+  return Error{not_found ? Errc::not_found : Errc::infeasible, why_infeasible(key)};
 }
 
 std::string Ledger::Impl::why_drained(const ShapeKey& key) const {
@@ -155,7 +182,8 @@ std::string Ledger::Impl::why_blocked(const ShapeKey& key, const Prospect& prosp
       return fmt::format("{} waits itself", named("placement group", request.group.value(), group.request.name));
     for (const auto& bundle : group.bundles)
       if (reason.empty() && (request.bundle == -1 || request.bundle == bundle.grant.bundle))
-        reason = explain_in(*bundle.pool, request, lens, fmt::format("bundle {}", bundle.grant.bundle));
+        reason =
+            explain_in(*bundle.pool, request, lens, cluster_.types(), fmt::format("bundle {}", bundle.grant.bundle));
   }
   return reason;
 }
@@ -180,19 +208,20 @@ std::vector<NodeVerdict> Ledger::Impl::verdicts(const ResourceRequest& request, 
   const Lens now{Lens::Amount::free, {}};
   const Lens all{Lens::Amount::all, {}, true};
   const auto bound = binding(key);
+  const auto& types = cluster_.types();
   const auto ask = [&](const Pool& pool, int bundle) {
     using Kind = NodeVerdict::Kind;
     const bool new_lease = bundle < 0;
     const auto verdict = [&](Kind kind, std::string reason) {
       return NodeVerdict{pool.node->spec.name, bundle, kind, std::move(reason)};
     };
-    if (auto reason = explain_here(pool, request, all, new_lease); !reason.empty())
+    if (auto reason = explain_here(pool, request, all, types, new_lease); !reason.empty())
       return verdict(Kind::never, std::move(reason));
     if (new_lease && !pool.node->takes_leases())
       return verdict(Kind::draining, "takes no new leases");
-    if (auto reason = explain_here(pool, request, now, new_lease); !reason.empty())
+    if (auto reason = explain_here(pool, request, now, types, new_lease); !reason.empty())
       return verdict(Kind::busy, std::move(reason));
-    if (!explain_here(pool, request, bound, new_lease).empty())
+    if (!explain_here(pool, request, bound, types, new_lease).empty())
       return verdict(Kind::held_back, held_back_for(key));
     return verdict(Kind::fits, {});
   };

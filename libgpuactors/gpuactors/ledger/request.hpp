@@ -41,6 +41,8 @@ struct ResourceRequest {
   bool node_is_soft = false;
   /// Conditions on the labels of the node.
   LabelConditions labels;
+  /// Only nodes that have this type of tasks or actors (`Ledger::type`); none means any. Bundles have none.
+  TypeId type;
   /// Requests of higher priority are served first.
   int priority = 0;
   Strategy strategy = Strategy::pack;

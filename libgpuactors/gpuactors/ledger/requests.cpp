@@ -139,7 +139,8 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
   const auto* known = queue_.find_shape(kind);
   const auto prospect = known != nullptr ? known->prospect : prospect_of(kind);
   if (prospect.needs_new_node() && !request.wait_for_nodes && !expecting_) {
-    events.push_back(refusal(id, Event::Kind::infeasible, Errc::infeasible, why_infeasible(kind)));
+    const auto error = infeasible(kind);
+    events.push_back(refusal(id, Event::Kind::infeasible, error.code(), error.message()));
     return;
   }
   if (!request.queue || request.queue_timeout == Duration::zero()) {

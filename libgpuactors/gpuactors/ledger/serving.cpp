@@ -118,7 +118,8 @@ void Ledger::Impl::recheck(Which which, Events& events) {
     if (entry == nullptr || (ended_group && !prospect_of(*entry->shape->key).needs_new_node()))
       continue;
     ended_group |= static_cast<bool>(entry->group);
-    refuse_entry(key, Event::Kind::infeasible, Errc::infeasible, why_infeasible(*entry->shape->key), events);
+    const auto error = infeasible(*entry->shape->key);
+    refuse_entry(key, Event::Kind::infeasible, error.code(), error.message(), events);
   }
 }
 

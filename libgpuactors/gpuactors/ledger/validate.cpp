@@ -18,10 +18,10 @@ namespace {
 constexpr Share max_amount = Share::whole(1'000'000'000);
 constexpr auto max_bytes = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
-Result<void> check_name(std::string_view what, std::string_view name) {
-  if (name.size() > limits::name_length)
+Result<void> check_name(std::string_view what, std::string_view name, std::size_t most = limits::name_length) {
+  if (name.size() > most)
     return fail(Errc::invalid_argument,
-                fmt::format("{} has {} characters: at most {} are allowed", what, name.size(), limits::name_length));
+                fmt::format("{} has {} characters: at most {} are allowed", what, name.size(), most));
   // Control characters are those of ASCII and U+0080 to U+009F, which begin with the byte 0xc2 in UTF-8: terminals
   // interpret both.
   const auto byte = [&](std::size_t i) { return i < name.size() ? static_cast<unsigned char>(name[i]) : 0xffU; };
@@ -136,6 +136,21 @@ Result<void> check_distances(const NodeSpec& node) {
   return {};
 }
 
+Result<void> check_types(const NodeSpec& node) {
+  if (!node.types)
+    return {};
+  if (node.types->size() > limits::types_per_node)
+    return fail(Errc::invalid_argument, fmt::format("node {} has {} types: at most {} are allowed", node.name,
+                                                    node.types->size(), limits::types_per_node));
+  for (const auto& type : *node.types) {
+    if (type.empty())
+      return fail(Errc::invalid_argument, fmt::format("node {} has a type with an empty name: give it one", node.name));
+    // The broker adds to the names of types what they are types of.
+    GPUACTORS_TRY(check_name("the name of a type", type, 2 * limits::name_length));
+  }
+  return {};
+}
+
 } // namespace
 
 Result<void> validate(const ResourceRequest& request) {
@@ -172,6 +187,8 @@ Result<void> validate(const GroupRequest& group) {
       return fail(Errc::invalid_argument, fmt::format("bundle {}: {}", i, ok.error().message()));
     if (bundle.group || bundle.parent)
       return fail(Errc::invalid_argument, fmt::format("bundle {}: a bundle is in no other group and has no parent", i));
+    if (bundle.type)
+      return fail(Errc::invalid_argument, fmt::format("bundle {}: a bundle is for all types", i));
   }
   return {};
 }
@@ -201,6 +218,7 @@ Result<void> validate(const NodeSpec& node) {
       return fail(Errc::invalid_argument,
                   fmt::format("numa_node is {}: a NUMA node counts from 0, and -1 is unknown", device.numa_node));
   }
+  GPUACTORS_TRY(check_types(node));
   return check_distances(node);
 }
 

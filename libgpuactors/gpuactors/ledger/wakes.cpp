@@ -97,6 +97,7 @@ std::pair<Wakes::Class, Amounts> Wakes::class_of(const Shape& shape) {
     return result;
   }
   of.labels = request.labels;
+  of.type = request.type;
   if (of.measure == Measure::devices || of.measure == Measure::share)
     needs[devices_or_share] = amount_of(request);
   needs[bytes] = static_cast<std::int64_t>(request.memory_bytes);
@@ -200,8 +201,9 @@ void Wakes::search(Search& search, const Place& place, const Pool& pool) const {
   Amounts limits{};
   for (const auto& [of, index] : it->second) {
     if (last == nullptr || of.measure != last->measure || of.accelerator_type != last->accelerator_type
-        || of.resources != last->resources || of.labels != last->labels || of.owner != last->owner) {
-      barred = !has_labels(*pool.node, of.labels);
+        || of.resources != last->resources || of.labels != last->labels || of.type != last->type
+        || of.owner != last->owner) {
+      barred = !has_type(pool.node->types, of.type) || !has_labels(*pool.node, of.labels);
       if (!barred)
         limits = limits_in(pool, of, search.lens, search.quotas);
     }

@@ -3,7 +3,7 @@
 //
 // A waiting shape did not fit before. So when a few nodes or bundles get something back, only shapes that fit there can
 // be served. Each of these pools is considered by itself: which shapes may go there, and which of them need no more
-// than it has. Shapes are separated by what excludes them altogether (node, labels, type, names of resources) and by
+// than it has. Shapes are separated by what excludes them altogether (node, labels, types, names of resources) and by
 // the magnitude of their needs, because a tree prunes well only if its shapes lack the same thing.
 #pragma once
 
@@ -92,6 +92,7 @@ private:
     // Names of the custom resources in the last dimensions; further ones are ignored.
     std::vector<std::string> resources;
     LabelConditions labels;
+    TypeId type;
     std::string owner;
     // The number of bits of each need.
     std::array<std::uint8_t, dimensions> magnitude{};

@@ -297,7 +297,7 @@ const Json& Reader::array(const char* field) const {
 // -- objects of a scenario -------------------------------------------------------------------------
 
 NodeSpec read_node(const Json& value, const std::string& place) {
-  const Reader reader(value, place, {"name", "cpus", "labels", "resources", "devices", "distances"});
+  const Reader reader(value, place, {"name", "cpus", "labels", "resources", "devices", "distances", "types"});
   NodeSpec node;
   node.name = reader.text("name");
   const auto amount = [&](double number, const std::string& field) {
@@ -317,6 +317,8 @@ NodeSpec read_node(const Json& value, const std::string& place) {
   for (std::size_t i = 0; i < devices.size(); ++i)
     read_devices(devices[i], fmt::format("{}[{}]", reader.place_of("devices"), i), node);
   node.distances = read_distances(reader);
+  if (reader.has("types"))
+    node.types = read_values(reader.at("types"), reader.place_of("types"));
   if (const auto valid = validate(node); !valid)
     throw ScenarioError(fmt::format("{}: {}", place, valid.error().message()));
   return node;
@@ -324,7 +326,7 @@ NodeSpec read_node(const Json& value, const std::string& place) {
 
 Submit read_submit(const Json& value, const std::string& place) {
   static const auto fields =
-      amount_fields + waiting_fields + std::vector<std::string>{"owner", "group", "bundle", "parent"};
+      amount_fields + waiting_fields + std::vector<std::string>{"owner", "type", "group", "bundle", "parent"};
   const Reader reader(value, place, fields);
   Submit submit;
   submit.id = read_id(reader);
@@ -334,6 +336,7 @@ Submit read_submit(const Json& value, const std::string& place) {
   submit.request.owner = reader.text_or_empty("owner");
   submit.request.strategy =
       choice(reader, "strategy", {"PACK", "SPREAD"}) == "PACK" ? Strategy::pack : Strategy::spread;
+  submit.type = reader.text_or_empty("type");
   submit.group = reader.text_or_empty("group");
   submit.parent = reader.text_or_empty("parent");
   constexpr auto most = std::numeric_limits<std::int32_t>::max();

@@ -34,6 +34,7 @@ struct ScenarioError : std::exception {
 struct Submit {
   std::string id;
   ResourceRequest request;
+  std::string type;
   std::string group;
   std::string parent;
   std::string refused;

@@ -48,6 +48,8 @@ Json to_json(const NodeSpec& node) {
     result["resources"] = amounts_of(node.resources);
   if (!node.distances.empty())
     result["distances"] = node.distances;
+  if (node.types)
+    result["types"] = *node.types;
   return result;
 }
 
@@ -169,11 +171,14 @@ void ScenarioWriter::release_group(GroupId id, TimePoint now) {
     step("release_group", Json{{"id", known->second}}.dump());
 }
 
-void ScenarioWriter::submit(RequestId id, const ResourceRequest& request, RequestId parent, TimePoint now) {
+void ScenarioWriter::submit(RequestId id, const ResourceRequest& request, const std::string& type, RequestId parent,
+                            TimePoint now) {
   pass_time(now);
   auto name = fmt::format("{}#{}", request.name, id.value());
   Json json{{"id", name}};
   add_amounts(json, request);
+  if (!type.empty())
+    json["type"] = type;
   if (request.priority != 0)
     json["priority"] = request.priority;
   if (request.strategy == Strategy::spread)

@@ -30,8 +30,9 @@ public:
   void add_node(const NodeSpec& node, TimePoint now);
   void fail_device(const std::string& node, int index, Holders holders, TimePoint now);
 
+  /// @param type the name of `request.type`; empty without one.
   /// @param parent the request that holds the lease `request.parent`; empty without a parent.
-  void submit(RequestId id, const ResourceRequest& request, RequestId parent, TimePoint now);
+  void submit(RequestId id, const ResourceRequest& request, const std::string& type, RequestId parent, TimePoint now);
 
   void drain_node(const std::string& node, TimePoint now);
   void undrain_node(const std::string& node, TimePoint now);

@@ -100,11 +100,12 @@ Ledger::Events RecordedLedger::submit(RequestId id, ResourceRequest request, Tim
   const auto asked = request;
   const auto* parent = find_lease(request.parent);
   const auto parent_request = parent != nullptr ? parent->request : RequestId{};
+  const std::string type{type_name(request.type)};
   auto events = Ledger::submit(id, std::move(request), now);
   if (is_against_rules(events.front()))
     writer_->advance(now);
   else
-    writer_->submit(id, asked, parent_request, now);
+    writer_->submit(id, asked, type, parent_request, now);
   writer_->forget(events);
   return events;
 }

@@ -56,7 +56,7 @@ public:
   using Ledger::suspend_node;
   using Ledger::unsuspend_node;
 
-  // Views.
+  // Views, and names.
   using Ledger::bundles_of;
   using Ledger::could_be_served;
   using Ledger::find_lease;
@@ -70,6 +70,7 @@ public:
   using Ledger::pending;
   using Ledger::quotas;
   using Ledger::remains;
+  using Ledger::type;
   using Ledger::waits_in_vain;
 
 private:

@@ -97,6 +97,7 @@ void Explainer::before_submit(const Ledger& ledger, std::size_t step, const std:
   if (!asked_.empty())
     return;
   asked_ = {request};
+  type_ = ledger.type_name(request.type);
   snapshots_.push_back({step, ask(ledger, {})});
 }
 
@@ -134,6 +135,8 @@ void Explainer::write_text() const {
   if (!asked_.empty()) {
     out_ << fmt::format("\"{}\" asks for {}", id_,
                         is_group_ ? fmt::format("{} bundles together", asked_.size()) : describe(asked_.front()));
+    if (!type_.empty())
+      out_ << fmt::format(", on a node with the type \"{}\"", type_);
     if (is_group_)
       for (std::size_t i = 0; i < asked_.size(); ++i)
         out_ << fmt::format("{} bundle {}: {}", i == 0 ? ":" : ";", i, describe(asked_[i]));

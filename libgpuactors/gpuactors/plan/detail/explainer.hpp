@@ -55,6 +55,7 @@ private:
   bool is_group_ = false;
   // What the nodes are asked for: one entry for a request, one for each bundle of a group.
   std::vector<ResourceRequest> asked_;
+  std::string type_;
   RequestId request_;
   std::vector<Answer> answers_;
   std::vector<Snapshot> snapshots_;

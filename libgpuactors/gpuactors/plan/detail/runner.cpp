@@ -85,6 +85,7 @@ void Runner::submit(const Json& value, const std::string& place) {
   if (!read.parent.empty() && requests_.phase_of(read.parent, place + ".parent") == Phase::live)
     if (const auto* lease = ledger_.lease_of(RequestId{requests_.number_of(read.parent)}))
       request.parent = lease->id;
+  request.type = ledger_.type(read.type);
   const RequestId id{requests_.add(read.id, place + ".id")};
   if (!read.refused.empty())
     return report({Event{Event::Kind::rejected, id, {}, std::nullopt, {}, Errc::invalid_argument, read.refused}});
