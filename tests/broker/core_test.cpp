@@ -204,10 +204,10 @@ TEST_CASE("a broker that starts tells types only when a node has brought some, o
   int answers = 0;
   std::optional<v1::TypeCatalog> last;
   const auto ask = [&] {
-    scene.core.types(BrokerCore::TypesAnswer{[&](Result<v1::TypeCatalog> types) {
-      ++answers;
-      last = *types;
-    }});
+    scene.core.types({}, BrokerCore::TypesAnswer{[&](Result<v1::TypeCatalog> types) {
+                       ++answers;
+                       last = *types;
+                     }});
   };
   ask();
   CHECK(answers == 0);
@@ -217,7 +217,7 @@ TEST_CASE("a broker that starts tells types only when a node has brought some, o
   CHECK(answers == 2);
 
   Scene empty{{.last_id = 1'000, .settle = 5s}};
-  empty.core.types(BrokerCore::TypesAnswer{[&](const Result<v1::TypeCatalog>&) { ++answers; }});
+  empty.core.types({}, BrokerCore::TypesAnswer{[&](const Result<v1::TypeCatalog>&) { ++answers; }});
   CHECK(answers == 2);
   empty.world.time += 5s;
   empty.core.wake(Wake::settled);

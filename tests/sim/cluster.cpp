@@ -286,6 +286,20 @@ void Cluster::check_room(const Node& node) {
           violations_.push_back(fmt::format("leases {} and {} both have unit {}", one->id(), other->id(), unit));
 }
 
+void Cluster::check_type(const Node& node, const v1::HeldLease& held) {
+  if (!node.types)
+    return;
+  // Clients name their requests for tasks by the type.
+  const auto& type = held.has_actor() ? held.actor().spec().type() : held.lease().name();
+  const auto has = [&](const auto& types) {
+    return std::any_of(types.begin(), types.end(), [&](const auto& known) { return known.name() == type; });
+  };
+  if (held.has_actor() ? !has(node.types->actors()) : !has(node.types->tasks()))
+    violations_.push_back(
+        fmt::format("lease {} is for type {}, which {} does not have", held.lease().id(), type, node.offer.name()));
+  ++coverage_["started on a node with its type"];
+}
+
 // Nobody gets above a quota, or further above a lowered one, but by what was granted before and has come back.
 void Cluster::check_quotas() {
   if (faults_.quotas == 0 || settling_)
@@ -389,6 +403,8 @@ void Cluster::answered(Client& client, std::uint64_t number, const Error* error)
     violations_.push_back("a request is answered twice");
     return;
   }
+  if (error != nullptr && error->message().find("does not have the type") != std::string::npos)
+    ++coverage_["a bundle without its type"];
   ++coverage_[fmt::format("{}: {}", asked.mapped()->what, error != nullptr ? to_string(error->code()) : "done")];
 }
 

@@ -68,9 +68,19 @@ v1::ResourceRequest Cluster::some_need() {
   return need;
 }
 
+std::string Cluster::some_type() {
+  constexpr std::array<const char*, 8> types = {"T", "T", "T", "U", "U", "V", "V", "W"};
+  return types.at(pick(types.size()));
+}
+
 void Cluster::acquire(Client& client) {
   v1::AcquireLease message;
   *message.mutable_request() = some_need();
+  if (faults_.mixed_types) {
+    message.mutable_request()->set_task(some_type());
+    message.mutable_request()->set_name(message.request().task());
+    message.mutable_request()->set_wait_for_nodes(chance(20));
+  }
   message.set_client(client.id);
   if (!client.leases.empty() && chance(15))
     message.mutable_request()->set_parent_lease(client.leases.begin()->first);
@@ -91,7 +101,7 @@ void Cluster::acquire(Client& client) {
 
 void Cluster::spawn(Client& client) {
   v1::SpawnActor message;
-  message.mutable_spec()->set_type("T");
+  message.mutable_spec()->set_type(faults_.mixed_types ? some_type() : "T");
   message.mutable_spec()->set_max_restarts(static_cast<int>(pick(4)) - 1);
   message.mutable_spec()->set_detached(chance(30));
   if (chance(30)) {

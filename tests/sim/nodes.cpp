@@ -257,13 +257,29 @@ void Cluster::start_agent(Node& node) {
   node.registered = false;
   node.says_goodbye = false;
   node.world = std::make_unique<AgentSide>(*this, node);
+  if (faults_.mixed_types)
+    choose_types(node);
   AgentOptions options;
   options.node = node.offer;
+  options.types = node.types;
   options.id = node.agent;
   options.host = "h";
   options.heartbeat = 1s;
   options.link_timeout = link_timeout;
   node.core = std::make_unique<AgentCore>(*node.world, std::move(options));
+}
+
+void Cluster::choose_types(Node& node) {
+  node.types.reset();
+  if (chance(15))
+    return;
+  node.types.emplace();
+  // The last type is nowhere but on those that do not say what they have.
+  for (const auto* type : {"T", "U", "V"})
+    if (chance(60)) {
+      node.types->add_tasks()->set_name(type);
+      node.types->add_actors()->set_name(type);
+    }
 }
 
 void Cluster::at_agent(Node& node, Duration after, std::function<void(AgentCore&)> what) {
@@ -412,6 +428,7 @@ void Cluster::hold(const std::shared_ptr<Process>& process, const v1::HeldLease&
   process->leases.insert(id);
   process->running.insert(id);
   check_room(node);
+  check_type(node, held);
   time_.at(time_.now() + soon(30), [this, process, id] {
     if (process->running.count(id) == 0)
       return;

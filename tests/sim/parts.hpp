@@ -16,6 +16,8 @@ struct Cluster::Node {
   ~Node();
 
   v1::Node offer;
+  /// Nothing: it does not say what it has.
+  std::optional<v1::TypeCatalog> types;
   /// Its process's number: another one when it was restarted.
   std::uint64_t agent = 0;
   std::unique_ptr<AgentSide> world;

@@ -125,6 +125,26 @@ TEST_CASE("a cluster with quotas gives nobody more than theirs, whatever dies", 
     CHECK(coverage[what] > seeds / 2);
 }
 
+TEST_CASE("in a cluster whose nodes have different types, nothing runs on a node without its type", "[simulation]") {
+  auto coverage = live_through({.mixed_types = true}, seeds / 2);
+  coverage = live_through({.lost_nodes = 3, .lost_holders = 5, .drains = 3, .mixed_types = true}, seeds / 2,
+                          std::move(coverage));
+  coverage = live_through({.lost_connections = 4,
+                           .lost_nodes = 3,
+                           .lost_holders = 4,
+                           .lost_workers = 3,
+                           .own_ends = 3,
+                           .lost_brokers = 3,
+                           .drains = 2,
+                           .goodbyes = 2,
+                           .mixed_types = true},
+                          seeds / 2, std::move(coverage));
+  for (const auto* what : {"started on a node with its type", "acquire: done", "spawn: done", "acquire: not_found",
+                           "spawn: not_found", "broker lost"})
+    CHECK(coverage[what] > seeds / 2);
+  CHECK(coverage["a bundle without its type"] > seeds / 8);
+}
+
 TEST_CASE("a cluster in which everything dies ends as it began", "[simulation]") {
   auto coverage = live_through({.lost_connections = 5,
                                 .lost_nodes = 2,

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace gpuactors {
 
 namespace {
@@ -71,6 +73,9 @@ Result<void> check_catalog(const v1::TypeCatalog& catalog) {
     return fail(Errc::invalid_argument,
                 fmt::format("the descriptions of all types and their messages have {}, at most {} are allowed",
                             format_bytes(bytes), format_bytes(limits::catalog_bytes)));
+  if (const auto count = catalog.tasks_size() + catalog.actors_size(); std::cmp_greater(count, limits::types_per_node))
+    return fail(Errc::invalid_argument, fmt::format("the program and its plugins have {} types, at most {} are allowed",
+                                                    count, limits::types_per_node));
   return {};
 }
 

@@ -201,8 +201,8 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [&core](const v1::DrainNode& message) { return answer_of(core.drain(message)); },
       [&core](const v1::PeerDown& message) { core.peer_down(message.peer()); },
       [&core](const v1::Tick& message) { core.wake(static_cast<Wake>(message.id())); },
-      [&core, answer](const v1::GetTypes&) {
-        return answer(by_types, [&](const Caller&, auto to) { core.types(std::move(to)); });
+      [&core, answer](const v1::GetTypes& message) {
+        return answer(by_types, [&](const Caller&, auto to) { core.types(message, std::move(to)); });
       },
       [&core](const v1::ActorSaved& message) { core.saved(message); },
       [&core](const v1::HolderUsage& message) { core.used(message); },

@@ -28,18 +28,19 @@ Result<void> check_process(const Options& options, const detail::ClusterCore& co
 /// Converts options to a shape. Programs submit many tasks with the same options: each thread caches its last shape.
 Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options, const std::string& task,
                                                           const Needs& needs, LeaseId parent,
-                                                          const std::string& quota_owner) {
+                                                          const std::string& quota_owner, bool connected) {
   struct Last {
     Options options;
     std::string task;
     Needs needs;
     LeaseId parent;
+    bool connected = false;
     std::shared_ptr<const detail::TaskShape> shape;
   };
   thread_local Last last;
   // The parent tells the owner of the quota.
-  if (last.shape != nullptr && last.parent == parent && last.task == task && last.needs == needs
-      && last.options == options)
+  if (last.shape != nullptr && last.parent == parent && last.connected == connected && last.task == task
+      && last.needs == needs && last.options == options)
     return last.shape;
   GPUACTORS_TRY(detail::check_for_task(options));
   GPUACTORS_LET(request, detail::to_request(options, needs, task));
@@ -48,9 +49,12 @@ Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options
   shape->request.set_parent_lease(parent.value());
   shape->request.set_quota_owner(quota_owner);
   shape->request.set_isolated(shape->request.isolated() || options.max_calls > 0);
+  // Other nodes may run other programs; an embedded cluster has one program, whose tasks of one name share leases.
+  if (connected)
+    shape->request.set_task(task);
   shape->max_calls = options.max_calls;
   shape->key = fmt::format("{}/{}", options.max_calls, deterministic_bytes(shape->request));
-  last = Last{options, task, needs, parent, std::move(shape)};
+  last = Last{options, task, needs, parent, connected, std::move(shape)};
   return last.shape;
 }
 
@@ -252,12 +256,12 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
     const auto type = core_->registry().find_task(task);
     GPUACTORS_TRY(check_process(options, *core_));
     if (!type && core_->connected())
-      return shape_of(options, std::string{task}, {}, parent_,
-                      quota_owner_); // the node that has the type checks the rest
+      return shape_of(options, std::string{task}, {}, parent_, quota_owner_,
+                      true); // the node that has the type checks the rest
     if (!type)
       return fail(type.error());
     GPUACTORS_TRY(detail::check_call("task", **type, input, output, pending->call.stream));
-    return shape_of(options, (*type)->name, (*type)->needs, parent_, quota_owner_);
+    return shape_of(options, (*type)->name, (*type)->needs, parent_, quota_owner_, core_->connected());
   }();
   if (!checked)
     return pending->finish(fail(checked.error()));
@@ -546,13 +550,15 @@ const TypeRegistry& Cluster::types() const {
   return core_ != nullptr ? core_->registry() : none;
 }
 
-Result<DescribedTypes> Cluster::described_types() {
+Result<DescribedTypes> Cluster::described_types(std::string_view wanted) {
   if (core_ == nullptr)
     return closed();
   if (!core_->connected())
     return DescribedTypes::of(core_->registry());
+  v1::GetTypes message;
+  message.set_wanted(std::string{wanted});
   auto reply = std::make_shared<detail::MessageReply<v1::TypeCatalog>>();
-  core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), v1::GetTypes{});
+  core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
   GPUACTORS_LET(catalog, Future<v1::TypeCatalog>{reply}.get());
   return DescribedTypes{std::move(catalog)};
 }

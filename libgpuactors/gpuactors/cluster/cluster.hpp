@@ -309,8 +309,9 @@ public:
 
   /// Returns descriptions of the nodes' types; in an embedded cluster, of this program's types, at once. Otherwise
   /// blocks until the broker has answered, for at most `limits::call_deadline`, also while the broker is away.
+  /// @param wanted a task or actor type: if nodes of a restarted broker may still bring it, the answer waits for them.
   /// @returns `deadline_exceeded` without an answer, `unavailable` if the cluster was closed.
-  Result<DescribedTypes> described_types();
+  Result<DescribedTypes> described_types(std::string_view wanted = {});
 
   /// Returns the actor system that the cluster runs in, for CAF programs. Valid only while the owner lives, and not on
   /// a moved-from object.

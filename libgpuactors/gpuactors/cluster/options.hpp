@@ -58,7 +58,8 @@ struct Options {
   /// Give up with `no_capacity` after this time in the queue. For tasks, each time that they are queued; for actors,
   /// before their first life: one that restarts waits without limit.
   std::optional<Duration> queue_timeout{};
-  /// Wait for a node that could serve the request instead of failing with `infeasible`.
+  /// Wait for a node that could serve the request instead of failing with `infeasible`, or `not_found` if no node has
+  /// its type.
   bool wait_for_nodes = false;
 
   /// Draw from a bundle of this placement group (`Cluster::create_group`) and from nothing else.
@@ -69,7 +70,7 @@ struct Options {
   // -- identity and life -----------------------------------------------------------------------
 
   /// Actors: a name, unique in its name space, to find the actor by. Tasks: a name for the event log; tasks share
-  /// leases only with tasks of the same name and resources.
+  /// leases only with tasks of the same name and resources, and between processes of the same type.
   std::string name{};
   /// Actors: the name space of `name`.
   std::string name_space{};

@@ -25,8 +25,8 @@ struct AgentOptions {
   std::uint64_t id = 0;
   /// The host that workers listen at.
   std::string host{};
-  /// Types of tasks and actors that the workers can run.
-  v1::TypeCatalog types{};
+  /// Types of tasks and actors that the workers can run; nothing: unknown.
+  std::optional<v1::TypeCatalog> types{};
   /// Heartbeat interval and link timeout of the agent's process.
   Duration heartbeat = limits::heartbeat;
   Duration link_timeout = limits::link_timeout;

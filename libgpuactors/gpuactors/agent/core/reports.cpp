@@ -48,7 +48,8 @@ void AgentCore::register_node() {
   *message.mutable_node() = options_.node;
   message.mutable_node()->set_address(world_.address());
   message.set_agent(options_.id);
-  *message.mutable_types() = options_.types;
+  if (options_.types)
+    *message.mutable_types() = *options_.types;
   message.set_heartbeat_ms(milliseconds(options_.heartbeat));
   message.set_link_timeout_ms(milliseconds(options_.link_timeout));
   message.set_registration(++registration_);

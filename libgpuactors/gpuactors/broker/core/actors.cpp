@@ -144,8 +144,8 @@ bool BrokerCore::may_come_back(const std::string& name, std::uint64_t id) const 
 }
 
 void BrokerCore::answer_early() {
-  for (auto& answer : std::exchange(early_types_, {}))
-    types(std::move(answer));
+  for (auto& [message, answer] : std::exchange(early_types_, {}))
+    types(message, std::move(answer));
   for (auto& [message, caller, answer] : std::exchange(early_kills_, {})) {
     // An actor of that name that was spawned since is not the one to kill.
     const auto* found = find_record({message.name_space(), message.name()}, message.id());
@@ -238,10 +238,7 @@ void BrokerCore::submit_actor(ActorRecord& record) {
   record.state = ActorState::waiting;
   record.waiting_for = RequestId{++last_request_};
   actor_requests_[record.waiting_for] = record.id;
-  auto request = read_request(record.request);
-  if (request)
-    if (auto checked = check_group(request->group); !checked)
-      request = fail(checked.error());
+  auto request = request_for(record);
   // A restarted actor waits for nodes as long as it takes: its own may come back, or another one may join.
   if (request && record.lives.restarts() > 0) {
     request->wait_for_nodes = true;

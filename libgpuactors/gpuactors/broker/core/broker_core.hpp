@@ -110,7 +110,7 @@ public:
   Result<void> drain(const v1::DrainNode& message);
   Result<void> set_quota(const v1::SetQuota& message);
   [[nodiscard]] v1::ClusterState state(const v1::GetState& message) const;
-  void types(TypesAnswer answer);
+  void types(const v1::GetTypes& message, TypesAnswer answer);
 
 private:
   using ClientId = std::uint64_t;
@@ -425,6 +425,15 @@ private:
   void commit_soon();
   void commit();
 
+  // -- types of tasks and actors: types.cpp ----------------------------------------------
+
+  /// The ledger's number of a type; none without a name. @returns `invalid_argument` for what is no name of a type.
+  Result<TypeId> type_of(std::string_view kind, const std::string& name);
+  /// What the ledger is asked for, for the next life of an actor. @returns why it cannot be asked.
+  Result<ResourceRequest> request_for(const ActorRecord& record);
+  /// Whether a node has a task or actor type of this name.
+  [[nodiscard]] bool has_type(const std::string& name) const;
+
   // -- leases for tasks, and what is taken back: leases.cpp ----------------------------
 
   void start_runner(const Lease& lease, TaskRequest request);
@@ -559,7 +568,7 @@ private:
   // Calls that arrived while nodes and clients of an earlier broker may still come back.
   std::vector<std::pair<v1::FindActor, FindAnswer>> early_finds_;
   std::vector<EarlyKill> early_kills_;
-  std::vector<TypesAnswer> early_types_;
+  std::vector<std::pair<v1::GetTypes, TypesAnswer>> early_types_;
   std::vector<std::pair<v1::Withdraw, DoneAnswer>> early_withdrawals_;
   std::map<GroupId, v1::StoredGroup> stored_groups_;
   std::map<std::string, v1::StoredNode> stored_nodes_;
@@ -588,6 +597,8 @@ private:
   std::uint64_t last_peer_ = 0;
   // The time of the ledger's next wake-up.
   TimePoint ledger_due_ = never;
+  // Of the type that was looked up last.
+  std::string type_name_;
 };
 
 } // namespace gpuactors

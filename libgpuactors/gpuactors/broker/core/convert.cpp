@@ -131,6 +131,16 @@ NodeSpec from_wire(const v1::Node& node) {
   return result;
 }
 
+std::vector<std::string> type_names(const v1::TypeCatalog& types) {
+  std::vector<std::string> names;
+  names.reserve(static_cast<std::size_t>(types.tasks_size()) + static_cast<std::size_t>(types.actors_size()));
+  for (const auto& task : types.tasks())
+    names.push_back(std::string{task_kind} + task.name());
+  for (const auto& actor : types.actors())
+    names.push_back(std::string{actor_kind} + actor.name());
+  return names;
+}
+
 int position_of(const v1::Node& node, int index) {
   const auto at = std::find_if(node.devices().begin(), node.devices().end(),
                                [&](const v1::Device& device) { return device.index() == index; });

@@ -19,6 +19,13 @@ void set_labels(const LabelConditions& labels, v1::ResourceRequest& request);
 
 [[nodiscard]] NodeSpec from_wire(const v1::Node& node);
 
+/// The ledger's names of types. A task and an actor may have the same name.
+inline constexpr std::string_view task_kind = "task ";
+inline constexpr std::string_view actor_kind = "actor ";
+
+/// Returns the ledger's names of a node's types.
+[[nodiscard]] std::vector<std::string> type_names(const v1::TypeCatalog& types);
+
 // The ledger counts a node's devices by their position in its offer, everybody else uses their index on the node. What
 // follows converts one to the other; `node` is that of the lease or bundle.
 

@@ -166,8 +166,8 @@ void BrokerCore::leave(LeaseId id, const std::string& node, bool late) {
 }
 
 bool BrokerCore::reserve_elsewhere(ActorRecord& actor, const std::string& node) {
-  auto request = read_request(actor.request);
-  if (!request || !check_group(request->group))
+  auto request = request_for(actor);
+  if (!request)
     return false;
   request->queue = false;
   const RequestId id{++last_request_};

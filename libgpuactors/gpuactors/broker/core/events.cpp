@@ -111,7 +111,7 @@ void BrokerCore::on_granted(const Event& event) {
 }
 
 void BrokerCore::on_refused(const Event& event) {
-  const auto code = event.kind == Event::Kind::infeasible ? Errc::infeasible : event.code;
+  const auto code = event.code;
   const Error error{code, event.reason};
   if (auto request = take_task_request(event.request)) {
     request->answer.deliver(fail(error));

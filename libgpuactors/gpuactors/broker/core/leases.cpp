@@ -20,6 +20,10 @@ void BrokerCore::acquire(const v1::AcquireLease& message, const Caller& caller, 
     return answer.deliver(fail(request.error()));
   if (auto checked = check_group(request->group); !checked)
     return answer.deliver(fail(checked.error()));
+  auto type = type_of(task_kind, asked.task());
+  if (!type)
+    return answer.deliver(fail(type.error()));
+  request->type = *type;
   const auto id = RequestId{++last_request_};
   TaskRequest waiting;
   waiting.client = message.client();

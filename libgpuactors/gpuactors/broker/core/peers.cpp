@@ -142,7 +142,10 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
   std::vector<std::pair<const v1::HeldLease*, const v1::Node*>> held;
   for (auto& arrival : arrivals) {
     const auto& node = arrival.message.node();
-    auto events = ledger_.add_node(from_wire(node), world_.now());
+    auto spec = from_wire(node);
+    if (arrival.message.has_types())
+      spec.types = type_names(arrival.message.types());
+    auto events = ledger_.add_node(std::move(spec), world_.now());
     if (!events) {
       arrival.answer.deliver(fail(events.error()));
       continue;

@@ -65,35 +65,6 @@ Result<void> BrokerCore::check_pulse(const std::string& who, std::int64_t heartb
                   who, seconds(heartbeat_ms), seconds(link_timeout_ms), seconds(heartbeat), seconds(timeout)));
 }
 
-void BrokerCore::types(TypesAnswer answer) {
-  // The nodes of an earlier broker are coming back: without them, nobody knows any type.
-  if (settling_ && nodes_.empty()) {
-    early_types_.push_back(std::move(answer));
-    return;
-  }
-  v1::TypeCatalog result;
-  std::set<std::string> tasks;
-  std::set<std::string> actors;
-  std::set<std::string> files;
-  std::size_t bytes = 0;
-  // If nodes have different types of the same name, the first node in the order of names counts.
-  for (const auto& [name, node] : nodes_) {
-    for (const auto& task : node.types.tasks())
-      if (tasks.insert(task.name()).second)
-        *result.add_tasks() = task;
-    for (const auto& actor : node.types.actors())
-      if (actors.insert(actor.name()).second)
-        *result.add_actors() = actor;
-    for (const auto& file : node.types.files()) {
-      if (bytes + file.size() > limits::catalog_bytes || !files.insert(file).second)
-        continue;
-      bytes += file.size();
-      result.add_files(file);
-    }
-  }
-  answer.deliver(std::move(result));
-}
-
 void BrokerCore::saved(const v1::ActorSaved& message) {
   if (postpone(message))
     return;

@@ -1,0 +1,111 @@
+// The broker and the types of tasks and actors: which nodes have which, and what requests need.
+#include <gpuactors/actor/interface.hpp>
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/broker/core/requests.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace gpuactors {
+
+namespace {
+
+/// The nodes that have each type, and how many nodes there are whose types are known.
+struct Homes {
+  std::map<std::string_view, std::vector<std::string>> nodes;
+  std::size_t known = 0;
+};
+
+/// Says where a type is, if it is not everywhere.
+template <class Description>
+void tell_nodes(Description& type, const Homes& homes) {
+  constexpr std::size_t most_names = 8;
+  type.clear_nodes();
+  type.clear_node_count();
+  const auto& nodes = homes.nodes.at(type.name());
+  if (nodes.size() == homes.known)
+    return;
+  type.set_node_count(static_cast<std::uint32_t>(nodes.size()));
+  for (std::size_t i = 0; i < std::min(nodes.size(), most_names); ++i)
+    type.add_nodes(nodes[i]);
+}
+
+template <class List>
+bool names(const List& types, const std::string& name) {
+  return std::any_of(types.begin(), types.end(), [&](const auto& type) { return type.name() == name; });
+}
+
+} // namespace
+
+Result<TypeId> BrokerCore::type_of(std::string_view kind, const std::string& name) {
+  if (name.empty())
+    return TypeId{};
+  if (!is_type_name(name))
+    return fail(Errc::invalid_argument, fmt::format("\"{}\" is no name for a type: 1 to {} letters, digits, _ - . /",
+                                                    name, limits::name_length));
+  // Kept, so that a request costs no memory for it.
+  type_name_.assign(kind).append(name);
+  return ledger_.type(type_name_);
+}
+
+Result<ResourceRequest> BrokerCore::request_for(const ActorRecord& record) {
+  GPUACTORS_LET(request, read_request(record.request));
+  GPUACTORS_TRY(check_group(request.group));
+  GPUACTORS_LET(type, type_of(actor_kind, record.spec.type()));
+  request.type = type;
+  return std::move(request);
+}
+
+bool BrokerCore::has_type(const std::string& name) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+    return names(node.second.types.tasks(), name) || names(node.second.types.actors(), name);
+  });
+}
+
+void BrokerCore::types(const v1::GetTypes& message, TypesAnswer answer) {
+  // The nodes of an earlier broker are coming back: without them, nobody knows all types.
+  if (settling_ && (nodes_.empty() || (!message.wanted().empty() && !has_type(message.wanted())))) {
+    early_types_.emplace_back(message, std::move(answer));
+    return;
+  }
+  v1::TypeCatalog result;
+  Homes tasks;
+  Homes actors;
+  std::set<std::string_view> files;
+  std::size_t bytes = 0;
+  // If nodes have different types of the same name, the first node in the order of names counts.
+  for (const auto& [name, node] : nodes_) {
+    const bool known = node.types.tasks_size() + node.types.actors_size() > 0;
+    tasks.known += known ? 1 : 0;
+    actors.known += known ? 1 : 0;
+    for (const auto& task : node.types.tasks()) {
+      auto& homes = tasks.nodes[task.name()];
+      homes.push_back(name);
+      if (homes.size() == 1)
+        *result.add_tasks() = task;
+    }
+    for (const auto& actor : node.types.actors()) {
+      auto& homes = actors.nodes[actor.name()];
+      homes.push_back(name);
+      if (homes.size() == 1)
+        *result.add_actors() = actor;
+    }
+    for (const auto& file : node.types.files()) {
+      if (bytes + file.size() > limits::catalog_bytes || !files.insert(file).second)
+        continue;
+      bytes += file.size();
+      result.add_files(file);
+    }
+  }
+  for (auto& task : *result.mutable_tasks())
+    tell_nodes(task, tasks);
+  for (auto& actor : *result.mutable_actors())
+    tell_nodes(actor, actors);
+  answer.deliver(std::move(result));
+}
+
+} // namespace gpuactors

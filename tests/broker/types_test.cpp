@@ -1,0 +1,286 @@
+// The broker's core alone: nodes that have different types of tasks and actors.
+#include <gpuactors/plan/plan.hpp>
+
+#include <broker/core_scene.hpp>
+#include <broker/memory_store.hpp>
+#include <fmt/format.h>
+
+#include <sstream>
+
+using namespace broker_test;
+
+namespace {
+
+v1::TypeCatalog catalog(const std::vector<std::string>& tasks, const std::vector<std::string>& actors) {
+  v1::TypeCatalog types;
+  for (const auto& name : tasks)
+    types.add_tasks()->set_name(name);
+  for (const auto& name : actors)
+    types.add_actors()->set_name(name);
+  return types;
+}
+
+/// A broker with a client, and nodes with types.
+struct TypesScene : Scene {
+  explicit TypesScene(BrokerOptions options = {}) : Scene(std::move(options)) {
+    greet(1);
+  }
+
+  std::uint64_t add(const std::string& name, std::uint64_t agent, const std::optional<v1::TypeCatalog>& types,
+                    const std::vector<v1::HeldLease>& held = {}) {
+    v1::RegisterNode message;
+    message.mutable_node()->set_name(name);
+    message.mutable_node()->set_cpu_units(100'000);
+    message.set_agent(agent);
+    if (types)
+      *message.mutable_types() = *types;
+    for (const auto& lease : held)
+      *message.add_held() = lease;
+    core.add_node(message, std::make_shared<Somebody>(),
+                  BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
+    return world.last_peer;
+  }
+
+  /// Asks for a lease for tasks of this type. @returns the answer so far; nothing: there is none.
+  std::shared_ptr<std::optional<Error>> acquire(const std::string& task, std::int64_t cpu_units = 10'000,
+                                                std::uint64_t group = 0) {
+    v1::AcquireLease message;
+    message.set_client(1);
+    message.set_client_request(++last_request);
+    message.mutable_request()->set_task(task);
+    message.mutable_request()->set_cpu_units(cpu_units);
+    message.mutable_request()->set_group(group);
+    auto error = std::make_shared<std::optional<Error>>();
+    core.acquire(message, {}, BrokerAnswer<Grant>{[error](const Result<Grant>& grant) {
+                   if (!grant)
+                     *error = grant.error();
+                 }});
+    return error;
+  }
+
+  static v1::SpawnActor actor(const std::string& type, const std::string& name, int restarts = 5) {
+    auto message = actor_of(1, name);
+    message.mutable_spec()->set_type(type);
+    message.mutable_spec()->set_max_restarts(restarts);
+    message.mutable_request()->set_cpu_units(10'000);
+    return message;
+  }
+
+  /// Asks for an actor. @returns the answer so far.
+  std::shared_ptr<std::optional<Error>> spawn_error(v1::SpawnActor message) {
+    message.set_client_request(++last_request);
+    auto error = std::make_shared<std::optional<Error>>();
+    core.spawn_actor(message, {}, {}, BrokerAnswer<FoundActor>{[error](const Result<FoundActor>& found) {
+                       if (!found)
+                         *error = found.error();
+                     }});
+    return error;
+  }
+
+  [[nodiscard]] std::string queue_reason() const {
+    const auto state = core.state({});
+    return state.queue_size() == 1 ? state.queue(0).reason() : fmt::format("{} wait", state.queue_size());
+  }
+
+  const v1::TypeCatalog plain = catalog({"echo"}, {"counter"});
+  const v1::TypeCatalog full = catalog({"echo", "acme.blur"}, {"counter", "acme.model"});
+};
+
+} // namespace
+
+TEST_CASE("tasks and actors are placed on nodes that have their types", "[broker][core]") {
+  TypesScene scene;
+  scene.add("n0", 1, scene.plain);
+  scene.add("n1", 2, scene.full);
+  for (int i = 0; i < 3; ++i)
+    scene.acquire("acme.blur");
+  REQUIRE(scene.world.runners.size() == 3);
+  for (const auto& order : scene.world.runners)
+    CHECK(order.lease().node() == "n1");
+  CHECK(scene.spawn(TypesScene::actor("acme.model", "a")).lease().node() == "n1");
+  // A task and an actor of one name are two types.
+  CHECK((*scene.acquire("counter"))->code() == Errc::not_found);
+  scene.acquire("echo", 80'000);
+  REQUIRE(scene.world.runners.size() == 4);
+  CHECK(scene.world.runners.back().lease().node() == "n0");
+}
+
+TEST_CASE("a type that no node has is not found, and one whose nodes are busy is waited for", "[broker][core]") {
+  TypesScene scene;
+  scene.add("n0", 1, scene.plain);
+  const auto missing = scene.acquire("acme.blurr");
+  CHECK((*missing)->code() == Errc::not_found);
+  CHECK(scene.spawn_error(TypesScene::actor("acme.model", "a"))->value()
+        == Error{Errc::not_found,
+                 "no node has the type \"actor acme.model\": 1 node is registered; there is \"actor counter\", \"task "
+                 "echo\""});
+  const auto peer = scene.add("n1", 2, scene.full);
+  scene.acquire("acme.blur", 100'000);
+  const auto waiting = scene.acquire("acme.blur", 50'000);
+  CHECK_FALSE(waiting->has_value());
+  CHECK(scene.queue_reason()
+        == "no node has 5 cpus free: node n1 has 0; 1 of 2 nodes does not have the type \"task acme.blur\"");
+  scene.core.peer_down(peer);
+  CHECK(waiting->value()
+        == Error{Errc::not_found,
+                 "no node has the type \"task acme.blur\": 1 node is registered; there is \"actor counter\", \"task "
+                 "echo\""});
+}
+
+TEST_CASE("what is no name of a type is refused", "[broker][core]") {
+  TypesScene scene;
+  scene.add("n0", 1, scene.plain);
+  CHECK(scene.acquire("a b")->value()
+        == Error{Errc::invalid_argument, "\"a b\" is no name for a type: 1 to 128 letters, digits, _ - . /"});
+  CHECK((*scene.spawn_error(TypesScene::actor("a\nb", "a")))->code() == Errc::invalid_argument);
+}
+
+TEST_CASE("a client that names no task, and a node that names no types, are as before", "[broker][core]") {
+  TypesScene scene;
+  scene.add("n0", 1, scene.plain);
+  scene.acquire("", 90'000);
+  REQUIRE(scene.world.runners.size() == 1);
+  scene.add("n1", 2, std::nullopt);
+  scene.acquire("acme.blur", 90'000);
+  REQUIRE(scene.world.runners.size() == 2);
+  CHECK(scene.world.runners.back().lease().node() == "n1");
+}
+
+TEST_CASE("an actor is restarted only on a node that has its type, and waits for one", "[broker][core]") {
+  TypesScene scene;
+  scene.add("n0", 1, scene.plain);
+  const auto peer = scene.add("n1", 2, scene.full);
+  scene.spawn(TypesScene::actor("acme.model", "a"));
+  scene.core.peer_down(peer);
+  scene.run(60s);
+  CHECK(scene.world.starts.size() == 1);
+  CHECK(scene.queue_reason().find("it waits for new nodes: no node has the type \"actor acme.model\"") == 0);
+  // Under its old name, but with another program.
+  const auto other = scene.add("n1", 3, scene.plain);
+  CHECK(scene.world.starts.size() == 1);
+  scene.core.peer_down(other);
+  scene.add("n2", 4, scene.full);
+  REQUIRE(scene.world.starts.size() == 2);
+  CHECK(scene.world.starts.back().lease().node() == "n2");
+}
+
+TEST_CASE("an actor of a node that is emptied moves only to one that has its type", "[broker][core]") {
+  TypesScene scene;
+  scene.add("n0", 1, scene.plain);
+  scene.add("n1", 2, scene.full);
+  const auto first = scene.spawn(TypesScene::actor("acme.model", "a"));
+  v1::DrainNode drain;
+  drain.set_name("n1");
+  drain.set_deadline_ms(60'000);
+  must(scene.core.drain(drain));
+  scene.run(5s);
+  CHECK(scene.world.ends.empty());
+  scene.add("n2", 3, scene.full);
+  scene.run(5s);
+  REQUIRE(scene.world.ends.size() == 1);
+  scene.end(first);
+  REQUIRE(scene.world.starts.size() == 2);
+  CHECK(scene.world.starts.back().lease().node() == "n2");
+}
+
+TEST_CASE("what goes into a bundle on a node without its type is told which node that is", "[broker][core]") {
+  TypesScene scene;
+  scene.add("n0", 1, scene.plain);
+  const auto group = scene.add_group();
+  scene.add("n1", 2, scene.full);
+  CHECK(scene.acquire("acme.blur", 1'000, group)->value()
+        == Error{Errc::not_found, "bundle 0: node n0 does not have the type \"task acme.blur\""});
+  auto member = TypesScene::actor("acme.model", "a");
+  member.mutable_request()->set_cpu_units(1'000);
+  member.mutable_request()->set_group(group);
+  CHECK(scene.spawn_error(member)->value()
+        == Error{Errc::not_found, "bundle 0: node n0 does not have the type \"actor acme.model\""});
+}
+
+TEST_CASE("a broker that was started again waits for nodes that may have the type", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  v1::StartActor order;
+  {
+    TypesScene earlier{{.store = store}};
+    earlier.add("n1", 2, earlier.full);
+    order = earlier.spawn(TypesScene::actor("acme.model", "a"));
+    earlier.core.finish();
+  }
+  TypesScene scene{{.last_id = order.lease().id() + (1U << 20), .settle = 5s, .store = store}};
+  scene.add("n0", 1, scene.plain);
+  const auto waiting = scene.acquire("acme.blur");
+  const auto missing = scene.acquire("acme.blurr");
+  CHECK_FALSE(waiting->has_value());
+  CHECK_FALSE(missing->has_value());
+  // Of types that a node may still bring, it is not told before.
+  int answers = 0;
+  const auto ask = [&](const std::string& wanted) {
+    v1::GetTypes message;
+    message.set_wanted(wanted);
+    scene.core.types(message, BrokerCore::TypesAnswer{[&](const Result<v1::TypeCatalog>&) { ++answers; }});
+  };
+  ask("");
+  ask("echo");
+  CHECK(answers == 2);
+  ask("acme.blur");
+  CHECK(answers == 2);
+  scene.add("n1", 3, scene.full);
+  CHECK(answers == 3);
+  REQUIRE(scene.world.runners.size() == 1);
+  CHECK(scene.world.runners.back().lease().node() == "n1");
+  scene.run(6s);
+  CHECK((*missing)->code() == Errc::not_found);
+  // The stored actor, whose node has come back without it, lives again where its type is.
+  REQUIRE(scene.world.starts.size() == 1);
+  CHECK(scene.world.starts.back().lease().node() == "n1");
+}
+
+TEST_CASE("the broker tells which nodes have a type if others do not", "[broker][core]") {
+  TypesScene scene;
+  v1::TypeCatalog told;
+  const auto ask = [&] {
+    scene.core.types({}, BrokerCore::TypesAnswer{[&](const Result<v1::TypeCatalog>& types) { told = must(types); }});
+  };
+  scene.add("n0", 1, scene.full);
+  ask();
+  REQUIRE(told.tasks_size() == 2);
+  for (const auto& task : told.tasks())
+    CHECK(task.node_count() == 0);
+  for (int i = 1; i <= 20; ++i)
+    scene.add(fmt::format("n{:02}", i), 10 + static_cast<std::uint64_t>(i), i % 2 == 0 ? scene.full : scene.plain);
+  ask();
+  for (const auto& task : told.tasks())
+    CHECK(task.node_count() == (task.name() == "echo" ? 0 : 11));
+  for (const auto& actor : told.actors()) {
+    CHECK(actor.node_count() == (actor.name() == "counter" ? 0 : 11));
+    if (actor.name() == "acme.model") {
+      REQUIRE(actor.nodes_size() == 8);
+      CHECK(actor.nodes(0) == "n0");
+      CHECK(actor.nodes(1) == "n02");
+    }
+  }
+}
+
+TEST_CASE("a recorded run with types is repeated grant by grant", "[broker][core]") {
+  const auto recording = std::make_shared<std::stringstream>();
+  std::vector<std::string> granted;
+  {
+    TypesScene scene{{.recording = recording}};
+    scene.add("n0", 1, scene.plain);
+    scene.add("n1", 2, scene.full);
+    for (const auto* type : {"acme.blur", "echo", "acme.blurr", "acme.blur"})
+      scene.acquire(type, 60'000);
+    for (const auto& order : scene.world.runners)
+      granted.push_back(order.lease().node());
+  }
+  std::ostringstream out;
+  must(run_plan(*recording, out));
+  std::vector<std::string> planned;
+  std::istringstream lines{out.str()};
+  for (std::string line; std::getline(lines, line);)
+    if (const auto at = line.find("\"node\":\""); line.find("\"granted\"") != std::string::npos)
+      planned.push_back(line.substr(at + 8, 2));
+  CHECK(granted.size() == 2);
+  CHECK(planned == granted);
+  CHECK(out.str().find("no node has the type \\\"task acme.blurr\\\"") != std::string::npos);
+}
