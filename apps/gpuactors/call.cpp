@@ -43,12 +43,18 @@ Result<void> run_call(const CallArguments& arguments) {
   }
   GPUACTORS_TRY(arguments.cluster.check());
   std::optional<Cluster> cluster;
-  GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
+  GPUACTORS_LET(known, open_types(arguments.cluster, cluster));
   // The timeout covers both the wait until the actor runs and the call, but not the time that the input takes to come.
   const auto start = Clock::now();
   GPUACTORS_LET(actor, cluster->find(arguments.name, arguments.name_space, timeout.value_or(limits::call_deadline)));
   const auto spent = Clock::now() - start;
   const auto left = [spent](Duration limit) { return std::max(Duration::zero(), limit - spent); };
+  // Its node may have come back to a restarted broker since.
+  auto types = known;
+  if (!types.find_actor(actor.type())) {
+    GPUACTORS_LET(now, cluster->described_types(actor.type()));
+    types = now;
+  }
   GPUACTORS_LET(type, types.find_actor(actor.type()));
   GPUACTORS_LET(method, DescribedTypes::find_method(*type, arguments.method));
   GPUACTORS_LET(input, read_message(types, method->input(), arguments.input));

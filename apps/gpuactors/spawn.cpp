@@ -111,7 +111,7 @@ Result<void> run_spawn(const SpawnArguments& arguments) {
   GPUACTORS_TRY(arguments.cluster.check());
   GPUACTORS_LET(options, spawn_options(arguments));
   std::optional<Cluster> cluster;
-  GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
+  GPUACTORS_LET(types, open_types(arguments.cluster, cluster, arguments.actor));
   GPUACTORS_LET(type, types.find_actor(arguments.actor));
   GPUACTORS_LET(config, read_message(types, type->config(), arguments.config));
   fill_in(options, type->needs());

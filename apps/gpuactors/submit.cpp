@@ -66,7 +66,7 @@ Result<void> run_submit(const SubmitArguments& arguments) {
   GPUACTORS_LET(options, submit_options(arguments));
   GPUACTORS_LET(count, parse_integer("--count", arguments.count, 1, most_copies));
   std::optional<Cluster> cluster;
-  GPUACTORS_LET(types, open_types(arguments.cluster, cluster));
+  GPUACTORS_LET(types, open_types(arguments.cluster, cluster, arguments.task));
   GPUACTORS_LET(task, types.find_task(arguments.task));
   GPUACTORS_LET(input, read_message(types, task->input(), arguments.input));
   fill_in(options, task->needs());

@@ -9,10 +9,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace gpuactors::cli {
 
@@ -102,18 +104,42 @@ std::string words_for(const v1::TypeNeeds& needs) {
   return parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
+/// Whether some nodes do not have all types.
+bool differ(const v1::TypeCatalog& catalog) {
+  const auto is_somewhere = [](const auto& type) { return type.node_count() > 0; };
+  return std::any_of(catalog.tasks().begin(), catalog.tasks().end(), is_somewhere)
+         || std::any_of(catalog.actors().begin(), catalog.actors().end(), is_somewhere);
+}
+
+template <class Type>
+std::string nodes_of(const Type& type) {
+  if (type.node_count() == 0)
+    return "all";
+  const auto rest = type.node_count() - static_cast<std::uint32_t>(type.nodes_size());
+  return fmt::format("{}{}", fmt::join(type.nodes(), ", "), rest > 0 ? fmt::format(" and {} more", rest) : "");
+}
+
 void print_tables(const DescribedTypes& types) {
-  Table tasks{{"TASK", "INPUT", "REPLY", "NEEDS"}};
-  for (const auto& task : types.catalog().tasks())
-    tasks.add({task.name(), task.input(), reply_of(task), words_for(task.needs())});
+  const auto& catalog = types.catalog();
+  // Where all nodes have the same types, nobody needs to know where they are.
+  const bool with_nodes = differ(catalog);
+  const auto row = [&](std::vector<std::string> cells, std::string nodes) {
+    if (with_nodes)
+      cells.push_back(std::move(nodes));
+    return cells;
+  };
+  Table tasks{row({"TASK", "INPUT", "REPLY", "NEEDS"}, "NODES")};
+  for (const auto& task : catalog.tasks())
+    tasks.add(row({task.name(), task.input(), reply_of(task), words_for(task.needs())}, nodes_of(task)));
   tasks.print(std::cout);
 
-  Table actors{{"ACTOR", "OWNS", "NEEDS", "METHOD", "INPUT", "REPLY"}};
-  for (const auto& actor : types.catalog().actors()) {
-    actors.add({actor.name(), std::string{name_of(ownership_of(actor))}, words_for(actor.needs()), "(configuration)",
-                actor.config(), ""});
+  Table actors{row({"ACTOR", "OWNS", "NEEDS", "METHOD", "INPUT", "REPLY"}, "NODES")};
+  for (const auto& actor : catalog.actors()) {
+    actors.add(row({actor.name(), std::string{name_of(ownership_of(actor))}, words_for(actor.needs()),
+                    "(configuration)", actor.config(), ""},
+                   nodes_of(actor)));
     for (const auto& method : actor.methods())
-      actors.add({"", "", "", method.name(), method.input(), reply_of(method)});
+      actors.add(row({"", "", "", method.name(), method.input(), reply_of(method)}, ""));
   }
   std::cout << '\n';
   actors.print(std::cout);
@@ -142,15 +168,26 @@ Json fields_of(const Descriptor& message) {
   return fields;
 }
 
+/// Says where a type is, if it is not on all nodes.
+template <class Type>
+Json with_nodes(Json entry, const Type& type) {
+  if (type.node_count() == 0)
+    return entry;
+  entry["nodes"] = std::vector<std::string>{type.nodes().begin(), type.nodes().end()};
+  entry["node_count"] = type.node_count();
+  return entry;
+}
+
 void print_array(const DescribedTypes& types) {
   auto list = Json::array();
   for (const auto& task : types.catalog().tasks())
-    list.push_back({{"kind", "task"},
-                    {"name", task.name()},
-                    {"input", task.input()},
-                    {"output", task.output()},
-                    {"streamed", task.streamed()},
-                    {"needs", amounts_of(task.needs())}});
+    list.push_back(with_nodes({{"kind", "task"},
+                               {"name", task.name()},
+                               {"input", task.input()},
+                               {"output", task.output()},
+                               {"streamed", task.streamed()},
+                               {"needs", amounts_of(task.needs())}},
+                              task));
   for (const auto& actor : types.catalog().actors()) {
     auto methods = Json::array();
     for (const auto& method : actor.methods())
@@ -158,12 +195,13 @@ void print_array(const DescribedTypes& types) {
                          {"input", method.input()},
                          {"output", method.output()},
                          {"streamed", method.streamed()}});
-    list.push_back({{"kind", "actor"},
-                    {"name", actor.name()},
-                    {"owns", name_of(ownership_of(actor))},
-                    {"config", actor.config()},
-                    {"needs", amounts_of(actor.needs())},
-                    {"methods", std::move(methods)}});
+    list.push_back(with_nodes({{"kind", "actor"},
+                               {"name", actor.name()},
+                               {"owns", name_of(ownership_of(actor))},
+                               {"config", actor.config()},
+                               {"needs", amounts_of(actor.needs())},
+                               {"methods", std::move(methods)}},
+                              actor));
   }
   for (const auto& [name, message] : messages_of(types))
     list.push_back({{"kind", "message"}, {"name", name}, {"fields", fields_of(*message)}});
@@ -188,14 +226,15 @@ Result<void> run_types(const TypesArguments& arguments) {
 
 } // namespace
 
-Result<DescribedTypes> open_types(const ClusterOptions& options, std::optional<Cluster>& cluster) {
+Result<DescribedTypes> open_types(const ClusterOptions& options, std::optional<Cluster>& cluster,
+                                  std::string_view wanted) {
   if (!options.connects()) {
     GPUACTORS_TRY(TypeRegistry::global().check());
     return DescribedTypes::of(TypeRegistry::global());
   }
   GPUACTORS_LET(opened, options.open());
   cluster.emplace(std::move(opened));
-  return cluster->described_types();
+  return cluster->described_types(wanted);
 }
 
 void fill_in(Options& options, const v1::TypeNeeds& needs) {

@@ -228,6 +228,19 @@ TEST_CASE("names of types that nobody needs are forgotten, those of nodes and wa
   CHECK(f.ledger.type_name(f.ledger.type("task waits")) == "task waits");
 }
 
+TEST_CASE("names of types that left with their nodes are forgotten") {
+  Fixture f({with("n0", few)});
+  const auto first = f.ledger.type("task a");
+  TypeId gone;
+  for (int i = 0; i < 2'000; ++i) {
+    f.take(f.ledger.add_node(with("n1", std::vector<std::string>{fmt::format("task {}", i)}), f.now));
+    gone = i == 0 ? f.ledger.type("task 0") : gone;
+    f.take(f.ledger.remove_node("n1", f.now));
+  }
+  CHECK(f.ledger.type_name(gone).empty());
+  CHECK(f.ledger.type_name(first) == "task a");
+}
+
 TEST_CASE("a node says at most so many types, and each with a name") {
   const auto error = [](std::vector<std::string> types) {
     return validate(with("n0", std::move(types))).error().message();

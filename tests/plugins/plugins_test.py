@@ -74,6 +74,29 @@ def test_isolated(_, client, __):
     same(json.loads(client("call", "w2", "count"))["pid"], str(spawned["pid"]))
 
 
+def without_plugins(gpuactors, client, broker, env):
+    """beside a node without the plugins, their types are where they were, and types says so"""
+    assert "NODES" not in client("types"), "the only node has all types"
+    with subprocess.Popen([gpuactors, "node", "--broker", broker, "--name", "plain", "--devices", "host:2x1GiB",
+                           "--insecure"], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as node:
+        try:
+            fits(r"node plain is registered", node.stderr.readline())
+            types = {entry["name"]: entry for entry in json.loads(client("types", "--json"))}
+            same(types["words.reverse"]["node_count"], 1)
+            assert "nodes" not in types["echo"], types["echo"]
+            home = types["words.reverse"]["nodes"][0]
+            fits(rf"(?m)^words\.reverse .* cpus 0\.5 +{re.escape(home)}$", client("types"))
+            fits(r"(?m)^echo .* all$", client("types"))
+            # The other node has more of everything.
+            for _ in range(4):
+                client("submit", "words.reverse")
+            same(json.loads(client("spawn", "words.counter", "--name", "w3", "--json"))["node"], home)
+            fits(r'^gpuactors submit: node plain does not have the type "task words\.reverse"$',
+                 client("submit", "words.reverse", "--node", "plain", code=2))
+        finally:
+            node.kill()
+
+
 def sound(gpuactors, folder):
     failed = 0
     plugins = [os.path.join(folder, name) for name in ("plugin_words.so", "plugin_second.so")]
@@ -87,6 +110,7 @@ def sound(gpuactors, folder):
         plain = {key: value for key, value in os.environ.items() if key != "GPUACTORS_BROKER"}
         for test in (test_types, test_submit, test_actor, test_isolated):
             failed += report(test.__doc__, lambda test=test: test(gpuactors, client, plain))
+        failed += report(without_plugins.__doc__, lambda: without_plugins(gpuactors, client, connected.broker, plain))
     return failed
 
 

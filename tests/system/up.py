@@ -27,6 +27,7 @@ def up(gpuactors, *arguments, **variables):
             return subprocess.run([*command, "--broker", ready.split()[-1]], input=stdin, env=env, capture_output=True,
                                   text=True, timeout=deadline, check=False)
 
+        client.broker = ready.split()[-1]
         yield client
         process.send_signal(signal.SIGTERM)
         code = process.wait(DEADLINE)

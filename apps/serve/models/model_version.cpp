@@ -154,7 +154,9 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   }
   auto starter = std::make_unique<ReplicaStarter>(cluster, how.bell, kind);
   std::optional<bool> generative = false;
-  if (!network) {
+  if (network) {
+    GPUACTORS_TRY(starter->find_type());
+  } else {
     GPUACTORS_LET(checked, starter->check_type());
     generative = checked;
   }

@@ -73,12 +73,23 @@ ReplicaStarter::ReplicaStarter(gpuactors::Cluster& cluster, std::shared_ptr<Keep
   // nop
 }
 
+Result<std::optional<gpuactors::v1::ActorDescription>> ReplicaStarter::find_type() {
+  using Found = std::optional<gpuactors::v1::ActorDescription>;
+  GPUACTORS_LET(types, cluster_.described_types(kind_.type));
+  const auto actor = types.find_actor(kind_.type);
+  if (actor)
+    return Found{**actor};
+  const bool is_empty = types.catalog().tasks().empty() && types.catalog().actors().empty();
+  if (is_empty || !kind_.resources.wait_for_nodes)
+    return Found{};
+  return fail(actor.error());
+}
+
 Result<std::optional<bool>> ReplicaStarter::check_type() {
-  GPUACTORS_LET(types, cluster_.described_types());
-  const auto found = types.find_actor(kind_.type);
+  GPUACTORS_LET(found, find_type());
   if (!found)
-    return std::optional<bool>{}; // its node may not be there yet
-  const auto& actor = **found;
+    return std::optional<bool>{};
+  const auto& actor = *found;
   if (const auto& config = wire::ReplicaConfig::descriptor()->full_name(); actor.config() != config)
     return cannot_serve(actor, "it is configured with a {}, not with a {}", actor.config(), config);
   const auto generative = has_method(actor, generate_method);

@@ -43,9 +43,14 @@ public:
   /// `cluster` must outlive the starter.
   ReplicaStarter(gpuactors::Cluster& cluster, std::shared_ptr<KeeperBell> bell, ReplicaKind kind);
 
+  /// Asks the cluster's nodes for the type.
+  /// @returns nothing if there is no node yet, or none has the type and `spawn` will say so; `not_found` if `spawn`
+  ///          would wait for a node that has it; or the errors of `Cluster::described_types`.
+  gpuactors::Result<std::optional<gpuactors::v1::ActorDescription>> find_type();
+
   /// Checks what the cluster's nodes say of the type, before anything is started: its configuration and its methods.
-  /// @returns whether it is generative, or nothing if no node describes it, whose check is left to `spawn`;
-  ///          `invalid_argument`, naming what is missing, or the errors of `Cluster::described_types`.
+  /// @returns whether it is generative, or nothing as from `find_type`; `invalid_argument`, naming what is missing, or
+  ///          the errors of `find_type`.
   gpuactors::Result<std::optional<bool>> check_type();
 
   /// Finds the replicas of this kind that a server before has left, and ends the model's others: no server of the

@@ -303,6 +303,8 @@ private:
 
   // -- nodes.cpp -------------------------------------------------------------------------------
 
+  // Forgets the names of types that nobody needs, if there are many.
+  void forget_types();
   // Has a node take no more leases and reservations. Call `pump` afterwards.
   Result<Node*> begin_drain(std::string_view name, TimePoint now, Events& events);
   // Keeps what the leases that these events lost have besides failed devices: it is back at the node, and still in use.

@@ -85,7 +85,7 @@ public:
 
   /// Returns the number of a type of tasks or actors, for `ResourceRequest::type`; of an empty name, none. Ask right
   /// before the call that is given the request: what neither a node nor a waiting request needs may be forgotten when
-  /// another number is asked for.
+  /// another number is asked for, or a node added.
   [[nodiscard]] TypeId type(std::string_view name);
 
   /// Returns the name of a type, or an empty one. Valid until the next call that changes the ledger.

@@ -26,6 +26,7 @@ Result<Ledger::Events> Ledger::Impl::add_node(NodeSpec spec, TimePoint now) {
     return fail(Errc::already_exists, fmt::format("node \"{}\" is already there", spec.name));
   Events events;
   pass_time(now, events);
+  forget_types();
   note_freed(cluster_.add(std::move(spec), ++next_pool_).pool, {});
   recheck_due_ = !queue_.entries().empty();
   pump(events);
@@ -38,15 +39,20 @@ TypeId Ledger::Impl::type(std::string_view name) {
     return {};
   if (const auto known = types.find(name))
     return known;
-  // Requests may name types without end that no node has.
-  if (types.size() >= most_types_) {
-    std::set<TypeId> needed;
-    for (const auto& [key, shape] : queue_.shapes())
-      needed.insert(key.request.type);
-    types.forget_all_but(std::move(needed));
-    most_types_ = std::max(least_types, 2 * types.size());
-  }
+  forget_types();
   return types.number_of(name);
+}
+
+// Requests may name types without end that no node has, and so may nodes that come and go.
+void Ledger::Impl::forget_types() {
+  auto& types = cluster_.types();
+  if (types.size() < most_types_)
+    return;
+  std::set<TypeId> needed;
+  for (const auto& [key, shape] : queue_.shapes())
+    needed.insert(key.request.type);
+  types.forget_all_but(std::move(needed));
+  most_types_ = std::max(least_types, 2 * types.size());
 }
 
 Result<Ledger::Impl::Node*> Ledger::Impl::begin_drain(std::string_view name, TimePoint now, Events& events) {

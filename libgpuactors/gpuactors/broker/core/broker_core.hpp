@@ -431,8 +431,6 @@ private:
   Result<TypeId> type_of(std::string_view kind, const std::string& name);
   /// What the ledger is asked for, for the next life of an actor. @returns why it cannot be asked.
   Result<ResourceRequest> request_for(const ActorRecord& record);
-  /// Whether a node has a task or actor type of this name.
-  [[nodiscard]] bool has_type(const std::string& name) const;
 
   // -- leases for tasks, and what is taken back: leases.cpp ----------------------------
 
@@ -595,10 +593,8 @@ private:
   std::uint64_t last_actor_;
   std::uint64_t last_group_;
   std::uint64_t last_peer_ = 0;
-  // The time of the ledger's next wake-up.
-  TimePoint ledger_due_ = never;
-  // Of the type that was looked up last.
-  std::string type_name_;
+  TimePoint ledger_due_ = never; // the time of the ledger's next wake-up
+  std::string type_name_;        // of the type that was looked up last
 };
 
 } // namespace gpuactors

@@ -111,14 +111,13 @@ void BrokerCore::on_granted(const Event& event) {
 }
 
 void BrokerCore::on_refused(const Event& event) {
-  const auto code = event.code;
-  const Error error{code, event.reason};
+  const Error error{event.code, event.reason};
   if (auto request = take_task_request(event.request)) {
     request->answer.deliver(fail(error));
   } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
     auto& record = actors_.at(actor.mapped());
     // A full queue is no reason to end what has lived before.
-    if (code == Errc::queue_full && record.lives.restarts() > 0)
+    if (error.code() == Errc::queue_full && record.lives.restarts() > 0)
       pause_actor(record, limits::lease_turn);
     else
       forget_actor(record.id, error);

@@ -60,15 +60,14 @@ Result<ResourceRequest> BrokerCore::request_for(const ActorRecord& record) {
   return std::move(request);
 }
 
-bool BrokerCore::has_type(const std::string& name) const {
-  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
-    return names(node.second.types.tasks(), name) || names(node.second.types.actors(), name);
-  });
-}
-
 void BrokerCore::types(const v1::GetTypes& message, TypesAnswer answer) {
+  const auto has_wanted = [&](const auto& node) {
+    const auto& [name, record] = node;
+    return message.wanted().empty() || names(record.types.tasks(), message.wanted())
+           || names(record.types.actors(), message.wanted());
+  };
   // The nodes of an earlier broker are coming back: without them, nobody knows all types.
-  if (settling_ && (nodes_.empty() || (!message.wanted().empty() && !has_type(message.wanted())))) {
+  if (settling_ && std::none_of(nodes_.begin(), nodes_.end(), has_wanted)) {
     early_types_.emplace_back(message, std::move(answer));
     return;
   }
