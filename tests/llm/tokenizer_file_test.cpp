@@ -57,8 +57,7 @@ TEST_CASE("a tokenizer knows its tokens") {
   CHECK_FALSE(tokenizer.is_special(1));
   CHECK(tokenizer.size() == 4);
   CHECK(tokenizer.end() == 4);
-  const auto copy = tokenizer;
-  CHECK(must(copy.encode("ab<s>ab", false)) == Tokens{0, 1, 3, 0, 1});
+  CHECK(must(tokenizer.encode("ab<s>ab", false)) == Tokens{0, 1, 3, 0, 1});
 }
 
 TEST_CASE("the end of a vocabulary with gaps is above its last token") {
@@ -141,6 +140,7 @@ TEST_CASE("parts of other types, and entries that are not known, are refused wit
   CHECK(fails(refused("/normalizer", R"({"type": "NFC", "a": 1})"), Errc::unsupported, "an entry a"));
   CHECK(fails(refused("/normalizer", "{}"), Errc::invalid_argument, "no object with a type"));
   CHECK(fails(refused("/normalizer", R"({"type": "Prepend"})"), Errc::invalid_argument, "has no prepend"));
+  CHECK(fails(refused("/normalizer", R"({"type": "Prepend", "prepend": ""})"), Errc::unsupported, "prepends nothing"));
   CHECK(fails(refused("/pre_tokenizer", R"({"type": "Punctuation", "behavior": "Isolated"})"), Errc::unsupported,
               "a pre_tokenizer Punctuation"));
   CHECK(fails(refused("/pre_tokenizer", R"({"type": "Split", "pattern": {"String": ""}, "behavior": "Isolated",
@@ -188,6 +188,19 @@ TEST_CASE("added tokens have the number that Hugging Face's library gives them")
   CHECK(fails(added(test::added_token(5, "<s>")), Errc::invalid_argument, "is there twice"));
   CHECK(fails(added(test::added_token(5, "")), Errc::invalid_argument, "has 0 bytes"));
   CHECK(fails(added({{"id", 5}, {"content", "<t>"}}), Errc::invalid_argument, "has no single_word"));
+}
+
+TEST_CASE("added tokens that are found or decoded by chance are refused") {
+  auto file = test::file_of({"a"});
+  file["normalizer"] = {{"type", "Lowercase"}};
+  file["added_tokens"] = Json::array({test::added_token(1, "<s>"), test::added_token(2, "<S>", false)});
+  file["added_tokens"][1]["normalized"] = true;
+  CHECK(fails(read_tokenizer(file.dump()).error(), Errc::unsupported,
+              "make the special token <s> of the added token <S>"));
+  file["added_tokens"][1]["content"] = " x";
+  CHECK(read_tokenizer(file.dump()));
+  file["added_tokens"][1]["rstrip"] = true;
+  CHECK(fails(read_tokenizer(file.dump()).error(), Errc::unsupported, "begins with a blank and has rstrip"));
 }
 
 TEST_CASE("a metaspace for the beginning of a text is refused after what changes the text") {

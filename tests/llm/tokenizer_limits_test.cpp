@@ -150,12 +150,17 @@ TEST_CASE("expressions that two libraries take differently are refused with the 
                                  "(?i:[é])",
                                  "a]",
                                  "a}",
-                                 "\\"}) {
+                                 "\\",
+                                 "(a?)*",
+                                 "(?:a|b*)+",
+                                 "(|a)+",
+                                 "(?:a*?b{0,2}){2}"}) {
     CAPTURE(expression);
     const auto translated = to_icu(expression);
     REQUIRE_FALSE(translated);
     CHECK(fails(translated.error(), Errc::unsupported, "which is not known here"));
   }
+  CHECK(to_icu("(?:a*b|a)+(a?)?(?:a?b){2,}"));
   CHECK(fails(to_icu("ab^").error(), Errc::unsupported, "has a ^ at byte 2"));
   CHECK(fails(to_icu(repeat("a", 4097)).error(), Errc::invalid_argument, "it has at most 4096"));
   CHECK(to_icu(repeat("(", 17)).error().code() == Errc::unsupported);

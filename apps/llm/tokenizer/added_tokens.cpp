@@ -73,6 +73,11 @@ Result<AddedTokens> AddedTokens::read(const Json& file, const Bpe& model, const 
   auto next_id = static_cast<std::int32_t>(model.size());
   for (const auto& one : *list)
     GPUACTORS_TRY(added.add(one, model, normalizer, next_id));
+  for (const auto& token : added.tokens_)
+    if (const auto* same = added.find(token.form); same != nullptr && same->is_special && !token.is_special)
+      return fail(Errc::unsupported, fmt::format("normalizers make the special token {} of the added token {} in "
+                                                 "tokenizer.json, which is none",
+                                                 quote(same->content), quote(token.content)));
   return added;
 }
 

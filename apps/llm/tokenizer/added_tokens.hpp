@@ -66,7 +66,8 @@ class AddedTokens {
 public:
   /// Reads the entry `added_tokens` of a file.
   /// @returns `invalid_argument` for two of the same content, or an ID that Hugging Face's library would not give it:
-  ///          tokens that the model does not have follow its last one, in their order.
+  ///          tokens that the model does not have follow its last one, in their order; `unsupported` for
+  ///          one with `rstrip` that begins with a blank, and one that normalizers make a special token of.
   static gpuactors::Result<AddedTokens> read(const nlohmann::json& file, const Bpe& model,
                                              const Normalizer& normalizer);
 

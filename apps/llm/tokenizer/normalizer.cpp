@@ -84,7 +84,7 @@ Result<std::string> apply(Form form, std::string text, Budget&) {
   return normal;
 }
 
-Result<std::string> apply(const Lowercase&, std::string text, Budget&) {
+Result<std::string> apply(const Lowercase&, const std::string& text, Budget&) {
   std::string lower;
   lower.reserve(text.size());
   for (std::size_t at = 0; at < text.size();) {
@@ -100,7 +100,7 @@ Result<std::string> apply(const Lowercase&, std::string text, Budget&) {
   return lower;
 }
 
-Result<std::string> apply(const Strip& strip, std::string text, Budget&) {
+Result<std::string> apply(const Strip& strip, const std::string& text, Budget&) {
   std::size_t begin = 0;
   auto end = text.size();
   while (strip.left && begin < end && is_blank(character_at(text, begin).code))
@@ -116,7 +116,7 @@ Result<std::string> apply(const Prepend& prepend, std::string text, Budget&) {
   return text;
 }
 
-Result<std::string> apply(const Replace& replace, std::string text, Budget& budget) {
+Result<std::string> apply(const Replace& replace, const std::string& text, Budget& budget) {
   std::vector<Span> spans;
   GPUACTORS_TRY(Search{replace.pattern, budget}.cover(text, spans));
   std::string replaced;
@@ -154,6 +154,10 @@ Result<Normalizer> Normalizer::read(const Json& file) {
     } else if (part.type == "Prepend") {
       GPUACTORS_TRY(allow_only(part, {"prepend"}));
       GPUACTORS_LET(text, read_text(part, "prepend"));
+      // Hugging Face's library loses count of its characters then.
+      if (text.empty())
+        return fail(Errc::unsupported,
+                    "a normalizer Prepend in tokenizer.json prepends nothing, which is not known here");
       normalizer.steps_.emplace_back(Prepend{std::move(text)});
     } else if (part.type == "Replace") {
       GPUACTORS_TRY(allow_only(part, {"pattern", "content"}));

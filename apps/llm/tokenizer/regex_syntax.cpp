@@ -28,6 +28,10 @@ enum class Before { nothing, atom, look, quantifier };
 struct Group {
   bool is_look = false;
   bool ignores_case = false;
+  /// Whether an alternative that has ended can match nothing.
+  bool can_be_empty = false;
+  /// Whether all can match nothing that this alternative has before its last atom.
+  bool is_empty_so_far = true;
 };
 
 /// An escape, or a character of a class.
@@ -46,7 +50,7 @@ public:
   Result<std::string> read() {
     while (at_ < in_.size())
       GPUACTORS_TRY(read_one());
-    if (!groups_.empty())
+    if (groups_.size() > 1)
       return refuse("a group that does not end");
     return std::move(out_);
   }
@@ -70,7 +74,7 @@ private:
   }
 
   [[nodiscard]] bool ignores_case() const {
-    return !groups_.empty() && groups_.back().ignores_case;
+    return groups_.back().ignores_case;
   }
 
   Result<void> read_one() {
@@ -86,8 +90,7 @@ private:
     if (next == '|') {
       ++at_;
       out_ += '|';
-      last_code_ = 0;
-      before_ = Before::nothing;
+      end_alternative();
       return {};
     }
     if (next == '^' || next == '$' || next == ']' || next == '}')
@@ -98,6 +101,20 @@ private:
     }
     GPUACTORS_LET(atom, read_atom());
     return add(atom);
+  }
+
+  void end_alternative() {
+    auto& group = groups_.back();
+    group.can_be_empty = group.can_be_empty || (group.is_empty_so_far && is_last_empty_);
+    group.is_empty_so_far = true;
+    is_last_empty_ = true;
+    last_code_ = 0;
+    before_ = Before::nothing;
+  }
+
+  /// Comes before each atom: of the one before it no more is asked.
+  void end_atom() {
+    groups_.back().is_empty_so_far = groups_.back().is_empty_so_far && is_last_empty_;
   }
 
   Result<void> add(const Atom& atom) {
@@ -111,6 +128,8 @@ private:
         return refuse("letters that are one character in another case, in a group that ignores case");
       last_code_ = code;
     }
+    end_atom();
+    is_last_empty_ = false;
     out_ += atom.written;
     before_ = Before::atom;
     return {};
@@ -118,9 +137,9 @@ private:
 
   Result<void> open() {
     constexpr std::size_t deepest = 16;
-    if (groups_.size() == deepest)
+    if (groups_.size() > deepest)
       return refuse("more than 16 groups in each other");
-    Group group{false, ignores_case()};
+    Group group{false, ignores_case(), false, true};
     for (const char* kind : {"(?:", "(?>", "(?=", "(?!", "(?<=", "(?<!", "(?i:"}) {
       if (!skip(kind))
         continue;
@@ -137,20 +156,23 @@ private:
   }
 
   Result<void> open(Group group) {
+    end_atom();
     groups_.push_back(group);
+    is_last_empty_ = true;
     last_code_ = 0;
     before_ = Before::nothing;
     return {};
   }
 
   Result<void> close() {
-    if (groups_.empty())
+    if (groups_.size() == 1)
       return refuse("a )");
+    end_alternative();
+    is_last_empty_ = groups_.back().can_be_empty || groups_.back().is_look;
     before_ = groups_.back().is_look ? Before::look : Before::atom;
     groups_.pop_back();
     ++at_;
     out_ += ')';
-    last_code_ = 0;
     return {};
   }
 
@@ -158,9 +180,13 @@ private:
     if (before_ != Before::atom)
       return refuse("a quantifier that follows nothing to repeat");
     const bool has_numbers = in_[at_] == '{';
+    // When such a repetition ends differs, and ICU can go on with it for hours.
+    if (in_[at_] != '?' && is_last_empty_)
+      return refuse("a repetition of what can be nothing");
     if (has_numbers) {
       GPUACTORS_TRY(read_numbers());
     } else {
+      is_last_empty_ = is_last_empty_ || in_[at_] != '+';
       out_ += in_[at_++];
     }
     if (at_ < in_.size() && (in_[at_] == '?' || in_[at_] == '+')) {
@@ -184,6 +210,7 @@ private:
                                                       : read_number(text.substr(comma + 1));
     if (end == std::string_view::npos || !least || !most || *least > *most || *most > most_repeated || *most == 0)
       return refuse("no {n}, {n,} or {n,m} with numbers up to 1000");
+    is_last_empty_ = *least == 0;
     out_ += in_.substr(at_, end + 1 - at_);
     at_ = end + 1;
     return {};
@@ -296,16 +323,19 @@ private:
       return refuse("an empty class");
     ++at_;
     whole.written += ']';
-    const auto result = add(whole);
+    GPUACTORS_TRY(add(whole));
     last_code_ = 0;
-    return result;
+    return {};
   }
 
   std::string_view in_;
   std::size_t at_ = 0;
   std::string out_;
-  std::vector<Group> groups_;
+  /// Those that are open; the first is the whole expression.
+  std::vector<Group> groups_{Group{}};
   Before before_ = Before::nothing;
+  /// Whether the last atom can match nothing.
+  bool is_last_empty_ = true;
   /// Of a letter that the next one could follow in a group that ignores case.
   char32_t last_code_ = 0;
 };

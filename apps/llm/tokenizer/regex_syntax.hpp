@@ -14,7 +14,8 @@ namespace llm::tokenizer {
 /// scripts, `\uHHHH`, `\x{..}`, groups (also `(?:`, `(?>`, and `(?i:` around letters of ASCII), lookahead and
 /// lookbehind, alternatives, and quantifiers: `* + ?`, lazy or possessive too, and `{n} {n,} {n,m}`.
 /// @returns `unsupported`, with the position, for anything else: among it `^ $ \b \w`, back references, options such as
-///          `(?i)` without a colon, `{n}+` (possessive in one library, repeated in the other); `invalid_argument` for
+///          `(?i)` without a colon, `{n}+` (possessive in one library, repeated in the other) and
+///          repetitions of what can match nothing; `invalid_argument` for
 ///          one of more than 4096 bytes.
 gpuactors::Result<std::string> to_icu(std::string_view expression);
 

@@ -48,8 +48,9 @@ Result<void> check_file(const Json& file) {
 }
 
 Result<Parts> read_all(const Json& file) {
-  GPUACTORS_TRY(check_file(file));
+  // Its type is what matters most: it is said first.
   GPUACTORS_LET(model, Bpe::read(file));
+  GPUACTORS_TRY(check_file(file));
   GPUACTORS_LET(normalizer, Normalizer::read(file));
   GPUACTORS_LET(added, AddedTokens::read(file, model, normalizer));
   GPUACTORS_LET(splitter, Splitter::read(file, !normalizer.is_empty()));
