@@ -22,7 +22,7 @@ def main(source, *compiler):
     found = {}
     required = []
     for line in done.stderr.splitlines():
-        if place := re.match(re.escape(source) + r":(\d+):", line):
+        if place := re.match(rf"(?:.*/)?{re.escape(pathlib.Path(source).name)}:(\d+):", line):
             required.append(int(place.group(1)))
         if error := re.search(r"error: (.*)", line):
             found.setdefault(required[-1] if required else 0, []).append(error.group(1))
