@@ -222,7 +222,7 @@ Result<Value> to_json(Budget& budget, const Value& subject, const Arguments& arg
   GPUACTORS_LET(indent, read_indent(budget, given[1]));
   style.indent = indent;
   if (indent)
-    style.comma = ",";
+    style.comma.pop_back(); // no blank before the end of a line
   if (given[2] && !given[2]->is<None>()) {
     const auto* separators = given[2]->items();
     if (separators == nullptr || separators->values.size() != 2 || !separators->values[0].is<Text>()
