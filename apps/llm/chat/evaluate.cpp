@@ -216,8 +216,9 @@ Result<void> Evaluator::fill_parameters(const Statement& macro, const Arguments&
   for (std::size_t i = 0; i < arguments.values.size(); ++i)
     environment.slots[parameters[i].slot] = arguments.values[i];
   for (const auto& [name, value] : arguments.named) {
-    const auto found = std::find_if(parameters.begin() + static_cast<std::ptrdiff_t>(arguments.values.size()),
-                                    parameters.end(), [&](const Parameter& one) { return one.name == name; });
+    const auto found =
+        std::find_if(parameters.begin() + static_cast<std::ptrdiff_t>(arguments.values.size()), parameters.end(),
+                     [&name = name](const Parameter& one) { return one.name == name; });
     if (found == parameters.end())
       return wrong(fmt::format("calls the macro {} with the argument {}, which it does not take so", macro.name, name));
     environment.slots[found->slot] = value;

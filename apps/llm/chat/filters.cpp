@@ -13,10 +13,10 @@ namespace llm::chat {
 namespace {
 
 /// A test that takes nothing but its subject.
-template <bool (*decide)(const Value&)>
+template <bool (*Decide)(const Value&)>
 Result<bool> is_bare(Budget&, const Value& subject, const Arguments& arguments) {
   GPUACTORS_TRY(bind(arguments, "a test", {}));
-  return decide(subject);
+  return Decide(subject);
 }
 
 template <class T>
@@ -24,10 +24,10 @@ bool is_a(const Value& value) {
   return value.is<T>();
 }
 
-template <bool wanted>
+template <bool Wanted>
 bool is_constant(const Value& value) {
   const auto* flag = value.as<bool>();
-  return flag != nullptr && *flag == wanted;
+  return flag != nullptr && *flag == Wanted;
 }
 
 bool is_defined(const Value& value) {
@@ -54,18 +54,18 @@ Result<bool> is_divisible(const Value& subject, const Value& by, std::int64_t re
   return (left != 0 && (left < 0) != (*divisor < 0) ? left + *divisor : left) == rest;
 }
 
-template <std::int64_t rest>
+template <std::int64_t Rest>
 Result<bool> has_rest(Budget&, const Value& subject, const Arguments& arguments) {
   GPUACTORS_TRY(bind(arguments, "a test", {}));
-  return is_divisible(subject, Value{std::int64_t{2}}, rest);
+  return is_divisible(subject, Value{std::int64_t{2}}, Rest);
 }
 
-template <Result<bool> (*compare)(Budget&, const Value&, const Value&)>
+template <Result<bool> (*Compare)(Budget&, const Value&, const Value&)>
 Result<bool> is_compared(Budget& budget, const Value& subject, const Arguments& arguments) {
   if (!arguments.named.empty())
     return unknown("calls a test with an argument that has a name");
   GPUACTORS_LET(given, bind(arguments, "a test", {"other"}, 1));
-  return compare(budget, subject, *given[0]);
+  return Compare(budget, subject, *given[0]);
 }
 
 template <class Decide>

@@ -87,13 +87,13 @@ Result<Value> map(Budget& budget, const Value& subject, const Arguments& argumen
       });
 }
 
-template <bool is_kept, bool has_attribute>
+template <bool IsKept, bool HasAttribute>
 Result<Value> select(Budget& budget, const Value& subject, const Arguments& arguments) {
-  constexpr std::size_t before = has_attribute ? 1 : 0;
+  constexpr std::size_t before = HasAttribute ? 1 : 0;
   if (arguments.values.size() < before)
     return wrong("selects without the name of an attribute");
   Value attribute{None{}};
-  if (has_attribute)
+  if (HasAttribute)
     attribute = arguments.values[0];
   Test test = nullptr;
   Arguments rest;
@@ -108,7 +108,7 @@ Result<Value> select(Budget& budget, const Value& subject, const Arguments& argu
                    [attribute, test, rest](Budget& within, const Value& value) -> Result<std::optional<Value>> {
                      GPUACTORS_LET(tested, look_up(within, value, attribute));
                      GPUACTORS_LET(is_so, test == nullptr ? Result<bool>{is_true(tested)} : test(within, tested, rest));
-                     return is_so == is_kept ? std::optional{value} : std::nullopt;
+                     return is_so == IsKept ? std::optional{value} : std::nullopt;
                    });
 }
 

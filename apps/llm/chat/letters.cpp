@@ -35,8 +35,8 @@ constexpr std::array hidden = {
     Span{0x205F, 0x2064}, Span{0x3000, 0x3000}, Span{0xE000, 0xF8FF}, Span{0xFEFF, 0xFEFF},
 };
 
-template <std::size_t n>
-bool lies_among(const std::array<Span, n>& spans, char32_t character) {
+template <std::size_t N>
+bool lies_among(const std::array<Span, N>& spans, char32_t character) {
   return std::any_of(spans.begin(), spans.end(),
                      [&](const Span& span) { return character >= span.first && character <= span.last; });
 }

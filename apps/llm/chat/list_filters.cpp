@@ -37,10 +37,10 @@ Result<Value> join_all(Budget& budget, const Value& subject, const Arguments& ar
   return join(budget, values, *separator);
 }
 
-template <bool is_last>
+template <bool IsLast>
 Result<Value> end_of(Budget& budget, const Value& subject, const Arguments& arguments) {
-  GPUACTORS_TRY(bind(arguments, is_last ? "last" : "first", {}));
-  GPUACTORS_LET(iterator, is_last ? iterate_reversed(subject) : iterate(subject));
+  GPUACTORS_TRY(bind(arguments, IsLast ? "last" : "first", {}));
+  GPUACTORS_LET(iterator, IsLast ? iterate_reversed(subject) : iterate(subject));
   Value value;
   GPUACTORS_LET(has_one, iterator->next(budget, value));
   return has_one ? value : undefined("asks for the first or last value of what is empty");
@@ -84,6 +84,7 @@ Result<std::vector<Value>> sort_by(Budget& budget, const std::vector<Value>& val
   });
   GPUACTORS_TRY(outcome);
   std::vector<Value> sorted;
+  sorted.reserve(order_of.size());
   for (const auto index : order_of)
     sorted.push_back(values[index]);
   return sorted;
@@ -159,9 +160,9 @@ Result<Value> sum(Budget& budget, const Value& subject, const Arguments& argumen
   return total;
 }
 
-template <bool is_most>
+template <bool IsMost>
 Result<Value> extreme(Budget& budget, const Value& subject, const Arguments& arguments) {
-  GPUACTORS_LET(given, bind(arguments, is_most ? "max" : "min", {"case_sensitive", "attribute"}));
+  GPUACTORS_LET(given, bind(arguments, IsMost ? "max" : "min", {"case_sensitive", "attribute"}));
   GPUACTORS_LET(values, all_of(budget, subject));
   if (values.empty())
     return undefined("asks for the least or the most of no values");
@@ -172,7 +173,7 @@ Result<Value> extreme(Budget& budget, const Value& subject, const Arguments& arg
     GPUACTORS_LET(key, is_set(given[0]) ? Result<Value>{found} : without_case(budget, found));
     if (best) {
       GPUACTORS_LET(ordered, order(budget, key, *best_key));
-      if (is_most ? ordered <= 0 : ordered >= 0)
+      if (IsMost ? ordered <= 0 : ordered >= 0)
         continue;
     }
     best = value;

@@ -11,8 +11,8 @@ namespace llm::chat {
 
 namespace {
 
-template <std::size_t n>
-bool is_among(const std::array<std::string_view, n>& names, std::string_view name) {
+template <std::size_t N>
+bool is_among(const std::array<std::string_view, N>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 

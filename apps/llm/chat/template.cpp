@@ -37,7 +37,7 @@ Result<std::string> render_program(const chat::Program& program, const Json& jso
 
 } // namespace
 
-Result<ChatTemplate> ChatTemplate::parse(std::string text) {
+Result<ChatTemplate> ChatTemplate::parse(std::string_view text) {
   if (text.size() > most_bytes)
     return fail(Errc::invalid_argument,
                 fmt::format("a chat template has {} bytes; it has {} at most", text.size(), most_bytes));

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace llm {
@@ -56,7 +57,7 @@ public:
   /// Reads a template.
   /// @returns `unsupported`, naming the line, for what is no template, and for one with a tag, a filter, a test, a
   ///          method or a function that is unknown here; `invalid_argument` for one that is too long or not UTF-8.
-  static gpuactors::Result<ChatTemplate> parse(std::string text);
+  static gpuactors::Result<ChatTemplate> parse(std::string_view text);
 
   /// Renders it with variables: an object, with `messages`, `add_generation_prompt`, `bos_token` and others.
   /// `ordered_json` keeps the order of keys, which `tojson` shows; `json` sorts them.

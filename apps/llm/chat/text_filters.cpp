@@ -13,12 +13,12 @@ namespace llm::chat {
 
 namespace {
 
-template <auto change>
+template <auto Change>
 Result<Value> change_text(Budget& budget, const Value& subject, const Arguments& arguments) {
   GPUACTORS_TRY(bind(arguments, "a filter", {}));
   GPUACTORS_LET(text, to_text(budget, subject));
   GPUACTORS_TRY(budget.read(text->size()));
-  return change(budget, *text);
+  return Change(budget, *text);
 }
 
 Result<Value> as_string(Budget& budget, const Value& subject, const Arguments& arguments) {

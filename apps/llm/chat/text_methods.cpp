@@ -128,10 +128,10 @@ Result<Value> lines_of(Budget& budget, const std::string& text, const Arguments&
   return make_list(budget, std::move(lines));
 }
 
-template <auto change>
+template <auto Change>
 Result<Value> change_by(Budget& budget, const std::string& text, const Arguments& arguments) {
   GPUACTORS_TRY(bind(arguments, "a method of a text", {}));
-  return change(budget, text);
+  return Change(budget, text);
 }
 
 struct MethodRow {
