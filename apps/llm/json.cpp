@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
 namespace llm {
 
 using gpuactors::Errc;
@@ -11,9 +15,11 @@ using gpuactors::Result;
 
 namespace {
 
-Result<void> check_depth(std::string_view text, std::string_view file) {
-  constexpr int deepest = 32;
-  int depth = 0;
+/// @param most_keys  of one object: those that keep the order of their keys look through all of them for each.
+Result<void> check_shape(std::string_view text, std::string_view file, std::size_t most_keys) {
+  constexpr std::size_t deepest = 32;
+  std::size_t depth = 0;
+  std::array<std::size_t, deepest + 1> keys{};
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (in_string) {
@@ -26,16 +32,19 @@ Result<void> check_depth(std::string_view text, std::string_view file) {
     } else if (text[i] == '[' || text[i] == '{') {
       if (++depth > deepest)
         return fail(Errc::invalid_argument, fmt::format("{} is nested more than {} deep", file, deepest));
+      keys[depth] = 0;
     } else if (text[i] == ']' || text[i] == '}') {
-      --depth;
+      depth -= std::min<std::size_t>(depth, 1); // what closes more than was opened is no JSON
+    } else if (text[i] == ':' && ++keys[depth] > most_keys) {
+      return fail(Errc::invalid_argument, fmt::format("{} has an object of more than {} keys", file, most_keys));
     }
   }
   return {};
 }
 
 template <class Json>
-Result<Json> parse_as(std::string_view text, std::string_view file) {
-  GPUACTORS_TRY(check_depth(text, file));
+Result<Json> parse_as(std::string_view text, std::string_view file, std::size_t most_keys) {
+  GPUACTORS_TRY(check_shape(text, file, most_keys));
   auto json = Json::parse(text, nullptr, false);
   if (!json.is_object())
     return fail(Errc::invalid_argument, fmt::format("{} is no JSON object", file));
@@ -45,11 +54,12 @@ Result<Json> parse_as(std::string_view text, std::string_view file) {
 } // namespace
 
 Result<nlohmann::json> parse_object(std::string_view text, std::string_view file) {
-  return parse_as<nlohmann::json>(text, file);
+  return parse_as<nlohmann::json>(text, file, std::string_view::npos);
 }
 
 Result<nlohmann::ordered_json> parse_ordered_object(std::string_view text, std::string_view file) {
-  return parse_as<nlohmann::ordered_json>(text, file);
+  constexpr std::size_t most_keys = 512;
+  return parse_as<nlohmann::ordered_json>(text, file, most_keys);
 }
 
 } // namespace llm

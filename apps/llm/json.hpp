@@ -14,7 +14,7 @@ namespace llm {
 /// @returns `invalid_argument`, naming the file, for what is no object, or nested more than 32 deep.
 gpuactors::Result<nlohmann::json> parse_object(std::string_view text, std::string_view file);
 
-/// The same, with its keys in the order of the text.
+/// The same, with its keys in the order of the text; no object has more than 512 of them.
 gpuactors::Result<nlohmann::ordered_json> parse_ordered_object(std::string_view text, std::string_view file);
 
 } // namespace llm

@@ -23,19 +23,19 @@ constexpr const char* config_file = "tokenizer_config.json";
 constexpr std::array special_names{"bos_token", "eos_token", "unk_token", "pad_token"};
 
 /// How a special token is written: a text, or an object that has it.
-void add_special(Json& specials, const char* name, const Json& config) {
+void add_special(Json& specials, const char* name, const nlohmann::json& config) {
   const auto found = config.find(name);
   if (found == config.end())
     return;
   if (found->is_string())
-    specials[name] = *found;
+    specials[name] = found->get<std::string>();
   else if (found->is_object() && found->contains("content") && (*found)["content"].is_string())
-    specials[name] = (*found)["content"];
+    specials[name] = (*found)["content"].get<std::string>();
 }
 
 /// The template of a configuration: a text, or a list of named ones, of which "default" is meant. Nothing if there is
 /// none.
-std::optional<std::string> template_of(const Json& config) {
+std::optional<std::string> template_of(const nlohmann::json& config) {
   const auto found = config.find("chat_template");
   if (found == config.end())
     return std::nullopt;
@@ -43,7 +43,8 @@ std::optional<std::string> template_of(const Json& config) {
     return found->get<std::string>();
   if (found->is_array())
     for (const auto& one : *found)
-      if (one.is_object() && one.value("name", Json{}) == "default" && one.value("template", Json{}).is_string())
+      if (one.is_object() && one.value("name", nlohmann::json{}) == "default"
+          && one.value("template", nlohmann::json{}).is_string())
         return one["template"].get<std::string>();
   return std::nullopt;
 }
@@ -83,10 +84,10 @@ Result<Language> Language::load(const std::filesystem::path& folder, std::int64_
   if (tokenizer.end() > vocabulary)
     return fail(Errc::invalid_argument, fmt::format("tokenizer.json has tokens up to {}, and the model has {} of them",
                                                     tokenizer.end() - 1, vocabulary));
-  auto config = Json::object();
+  auto config = nlohmann::json::object();
   if (const auto file = read_file(folder / config_file)) {
     fingerprint.add(*file);
-    GPUACTORS_LET(parsed, parse_ordered_object(*file, config_file));
+    GPUACTORS_LET(parsed, parse_object(*file, config_file));
     config = std::move(parsed);
   }
   auto specials = Json::object();
@@ -125,10 +126,13 @@ Result<std::vector<std::int32_t>> Language::tokens_of_chat(std::string_view docu
   for (auto& message : chat["messages"])
     GPUACTORS_TRY(join_contents(message));
   variables["add_generation_prompt"] = true;
+  // As transformers do: none, and not undefined.
+  variables["tools"] = nullptr;
+  variables["documents"] = nullptr;
   if (const auto more = chat.find("chat_template_kwargs"); more != chat.end() && more->is_object())
     variables.update(*more);
   variables["messages"] = std::move(chat["messages"]);
-  if (chat.contains("tools"))
+  if (chat.contains("tools") && !chat["tools"].empty())
     variables["tools"] = std::move(chat["tools"]);
   RenderOptions options;
   options.now = now;

@@ -7,6 +7,8 @@
 #include <apps/serve/protocol/tensor_rules.hpp>
 #include <support/results.hpp>
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 using namespace serve;
@@ -112,7 +114,13 @@ TEST_CASE("what OpenAI's paths do not have is refused, and what asks for nothing
   completion(R"({"prompt":"a","stream":"yes"})", "\"stream\" is not true or false");
   completion(R"({"prompt":"a","what":[1]})", "\"what\" is not a string, number or boolean");
   completion(R"({"prompt":"a","sequence_id":1})", "none of the fields of this path");
+  completion(R"({"prompt":"a","chat":false})", "none of the fields of this path");
+  completion(R"({"prompt":"a","stop_2":"b"})", "none of the fields of this path");
   completion(R"({"prompt":"a")", "malformed");
+  std::string many = R"({"prompt":"a")";
+  for (int i = 0; i < 300; ++i)
+    many += fmt::format(R"(,"n{}":null)", i);
+  completion(many + "}", "more than 256 fields");
   const auto chat = [](std::string_view json, const std::string& words) {
     path_refuses(OpenAiKind::chat, json, words);
   };
@@ -122,11 +130,13 @@ TEST_CASE("what OpenAI's paths do not have is refused, and what asks for nothing
   chat(R"({"messages":[],"tool_choice":"required"})", "\"tool_choice\" can only be auto or none here");
   chat(R"({"messages":[],"response_format":{"type":"json_object"}})", "can only be text here");
   std::string deep(40, '[');
+  chat(R"({"messages":[")" + std::string(5 << 20, 'a') + "\"]}", "a chat has at most");
   chat(R"({"messages":[)" + deep + std::string(40, ']') + "]}", "nested deeper");
   OpenAiWishes wishes;
   auto numbers = describe_talk();
   numbers.inputs[0].shape = {-1};
-  CHECK(code_of(read_openai(OpenAiKind::chat, body_of(R"({"messages":[]})"), numbers, wishes)) == Errc::unsupported);
+  CHECK(code_of(read_openai(OpenAiKind::chat, body_of(R"({"messages":[]})"), numbers, wishes))
+        == Errc::invalid_argument);
   CHECK(must(find_openai_model(body_of(R"({"messages":[{"model":"inner"}],"model":"outer"})"))) == "outer");
   CHECK(gpuactors::test::says(find_openai_model(body_of(R"({"messages":[]})")), "names no \"model\""));
 }
@@ -141,6 +151,7 @@ TEST_CASE("a whole answer has its text, why it ended and the counts of tokens", 
   CHECK(must(completion.whole(item_of("hi")))
         == R"({"id":"cmpl-1","object":"text_completion","created":5,"model":"m","choices":[{"index":0,"text":"hi",)"
            R"("logprobs":null,"finish_reason":"stop"}]})");
+  CHECK(gpuactors::test::says(completion.whole(item_of("\xc3")), "is no UTF-8"));
   auto wrong = item_of("hi");
   wrong.outputs[0].data = Bytes::of(std::string{"no element"});
   CHECK(code_of(completion.whole(wrong)) == Errc::internal);
@@ -168,10 +179,10 @@ TEST_CASE("a stream has an event for each item, the reason once, and the counts 
   CHECK(completion.end().find(R"("text":"","logprobs":null,"finish_reason":"stop"}]})") != std::string::npos);
 }
 
-TEST_CASE("models are listed once each, if they can be asked", "[serve]") {
-  const std::vector<RepositoryEntry> entries{
-      {"b", "1", "READY", ""}, {"b", "2", "READY", ""}, {"a", "1", "UNAVAILABLE", "unloaded"}};
-  CHECK(openai_models(entries, 5)
+TEST_CASE("models, errors and paths are those of OpenAI", "[serve]") {
+  CHECK(writes_texts(describe_talk()));
+  const std::vector<std::string> names{"b"};
+  CHECK(openai_models(names, 5)
         == R"({"object":"list","data":[{"id":"b","object":"model","created":5,"owned_by":"gpuactors"}]})");
   CHECK(openai_error(404, "no \"m\"")
         == R"({"error":{"message":"no \"m\"","type":"invalid_request_error","param":null,"code":404}})");

@@ -322,6 +322,10 @@ def hands_over(machine):
         assert server.infer("digits", [[1.0] * INPUTS])[1]["outputs"][0]["data"] == answer
         assert server.metric("gpuactors_serve_replicas") == 2
         server.kill()
+        # One that ends while it still loads leaves them as they are.
+        server = Server(machine.serve, *arguments, "--replicas", "2", env=cluster.env, await_line="HTTP at")
+        code, _ = server.end()
+        assert code == 0 and processes() == first, (code, processes(), first)
         # One of them dies while nobody looks: another one comes in its place.
         os.kill(list(first.values())[0], signal.SIGKILL)
         until(lambda: len(processes()) == 1, "its death is noticed")

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <utility>
 
 namespace serve {
@@ -133,7 +134,7 @@ HttpAnswer HttpApi::look(const Route& route, const Bytes& body) const {
     return document_of(state_->service.statistics("", ""),
                        [](const auto& models) { return statistics_document(models); });
   case EndpointKind::openai_models:
-    return document(openai_models(state_->service.repository(), state_->started_seconds));
+    return document(openai_models(models_with_texts(), state_->started_seconds));
   case EndpointKind::index:
     return document_of(read_index_request(body),
                        [this](bool ready_only) { return index_document(state_->service.repository(), ready_only); });
@@ -145,6 +146,14 @@ HttpAnswer HttpApi::look(const Route& route, const Bytes& body) const {
   default:
     return look_at_model(route);
   }
+}
+
+std::vector<std::string> HttpApi::models_with_texts() const {
+  std::set<std::string> names;
+  for (const auto& entry : state_->service.repository())
+    if (const auto model = state_->service.describe(entry.name, ""); model && writes_texts(*model))
+      names.insert(entry.name);
+  return {names.begin(), names.end()};
 }
 
 HttpAnswer HttpApi::look_at_model(const Route& route) const {

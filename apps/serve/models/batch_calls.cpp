@@ -22,12 +22,13 @@ constexpr std::size_t fetch_threads = 4;
 
 } // namespace
 
-BatchCalls::BatchCalls(gpuactors::Cluster& cluster, bool takes_tensors)
-  : cluster_(cluster), takes_tensors_(takes_tensors), fetches_(fetch_threads, 0) {
+BatchCalls::BatchCalls(gpuactors::Cluster& cluster, bool takes_tensors, bool has_state)
+  : cluster_(cluster), takes_tensors_(takes_tensors), has_state_(has_state), fetches_(fetch_threads, 0) {
   // nop
 }
 
 void BatchCalls::end() {
+  ended_ = true;
   fetches_.end();
 }
 
@@ -82,22 +83,36 @@ Result<BatchCalls::Tensors> BatchCalls::put_inputs(const Batch& batch) {
   return tensors;
 }
 
+gpuactors::Failure BatchCalls::not_fetched(const gpuactors::Error& error) const {
+  const auto text = fmt::format("a reply could not be fetched: {}", error.message());
+  // It was inferred, and must not be inferred again where that would change more.
+  if (has_state_)
+    return fail(Errc::unavailable, text);
+  const auto lost = error.code() == Errc::worker_died || error.code() == Errc::actor_died;
+  return fail(lost ? error.code() : Errc::task_failed, text);
+}
+
 void BatchCalls::take(wire::ReplicaReply reply, const BatchDone& done) {
   if (reply.output_tensors().empty())
     return done(reply_of(std::move(reply)));
   // From another machine they take a while, and this is the thread on which all answers come.
   const auto shared = std::make_shared<const wire::ReplicaReply>(std::move(reply));
-  if (!fetches_.queue([self = shared_from_this(), shared, done] { done(self->fetch(*shared)); }))
-    done(fail(Errc::unavailable, "a reply was not fetched: the model ends, or the machine has no thread left"));
+  if (fetches_.queue([self = shared_from_this(), shared, done] { done(self->fetch(*shared)); }))
+    return;
+  if (ended_)
+    return done(fail(Errc::unavailable, "a reply was not fetched: the model ends"));
+  done(fetch(*shared)); // the machine has no thread left
 }
 
 Result<BatchReply> BatchCalls::fetch(const wire::ReplicaReply& reply) {
   auto result = times_of(reply);
   for (const auto& ref : reply.output_tensors()) {
-    GPUACTORS_LET(tensor, cluster_.get(ref));
-    GPUACTORS_LET(bytes, tensor.host<std::uint8_t>());
-    const auto view = std::as_bytes(bytes);
-    result.outputs.emplace_back(std::make_shared<const gpuactors::Shared<gpuactors::Tensor>>(std::move(tensor)), view);
+    auto tensor = cluster_.get(ref);
+    const auto bytes = tensor ? tensor->host<std::uint8_t>() : fail(tensor.error());
+    if (!bytes)
+      return not_fetched(bytes.error());
+    const auto view = std::as_bytes(*bytes);
+    result.outputs.emplace_back(std::make_shared<const gpuactors::Shared<gpuactors::Tensor>>(std::move(*tensor)), view);
   }
   return result;
 }

@@ -7,6 +7,7 @@
 
 #include <apps/serve/protocol/work_pool.hpp>
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -17,7 +18,8 @@ class BatchCalls : public std::enable_shared_from_this<BatchCalls> {
 public:
   /// `cluster` must live until `end`.
   /// @param takes_tensors  whether the replicas take batches that are larger than a message.
-  BatchCalls(gpuactors::Cluster& cluster, bool takes_tensors);
+  /// @param has_state  whether a batch changes what they keep: if its reply is lost, so is the replica.
+  BatchCalls(gpuactors::Cluster& cluster, bool takes_tensors, bool has_state);
 
   /// Has an actor infer a batch, which it answers within `time`, and calls `done` once. What the batch refers to is
   /// copied before this returns; large replies are fetched on a thread of this object.
@@ -33,9 +35,12 @@ private:
   gpuactors::Result<Tensors> put_inputs(const Batch& batch);
   void take(wire::ReplicaReply reply, const BatchDone& done);
   gpuactors::Result<BatchReply> fetch(const wire::ReplicaReply& reply);
+  [[nodiscard]] gpuactors::Failure not_fetched(const gpuactors::Error& error) const;
 
   gpuactors::Cluster& cluster_;
   const bool takes_tensors_;
+  const bool has_state_;
+  std::atomic<bool> ended_ = false;
   WorkPool fetches_;
 };
 

@@ -92,9 +92,12 @@ Result<std::vector<std::string>> replicas_of(Cluster& cluster, std::string_view 
 
 Result<std::size_t> end_deployment(Cluster& cluster, std::string_view deployment) {
   GPUACTORS_LET(names, replicas_of(cluster, deployment));
+  Result<void> outcome;
   for (const auto& name : names)
-    if (const auto ended = cluster.kill(name); !ended && ended.error().code() != Errc::not_found)
-      return gpuactors::fail(ended.error());
+    if (const auto ended = cluster.kill(name); !ended && ended.error().code() != Errc::not_found && outcome)
+      outcome = gpuactors::fail(ended.error());
+  if (!outcome)
+    return gpuactors::fail(outcome.error());
   return names.size();
 }
 

@@ -10,9 +10,10 @@ void KeeperBell::ring() {
   wake_.notify_all();
 }
 
-void KeeperBell::stop() {
+void KeeperBell::stop(bool replicas_stay) {
   const std::lock_guard lock{mutex_};
   stopped_ = true;
+  replicas_stay_ = replicas_stay_ || replicas_stay;
   wake_.notify_all();
 }
 
@@ -21,6 +22,11 @@ bool KeeperBell::wait(Duration most) {
   wake_.wait_for(lock, most, [this] { return rung_ || stopped_; });
   rung_ = false;
   return !stopped_;
+}
+
+bool KeeperBell::replicas_stay() const {
+  const std::lock_guard lock{mutex_};
+  return replicas_stay_;
 }
 
 bool KeeperBell::stopped() const {

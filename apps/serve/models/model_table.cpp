@@ -83,7 +83,7 @@ void ModelTable::close(TimePoint until) {
     for (const auto& [name, model] : models_) {
       models.push_back(model);
       if (model->coming)
-        model->coming->bell->stop();
+        model->coming->bell->stop(!options_.deployment.empty());
       for (const auto& ending : model->ending)
         ending->drop_sequences();
     }

@@ -177,6 +177,11 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
 Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, std::vector<Started> there,
                                  const ModelConfig& config, bool generative, const LoadOptions& how) {
   auto facts = starter->describe_first(there.front().actor, generative);
+  while (!facts && there.size() > 1) {
+    starter->kill(there.front().actor);
+    there.erase(there.begin());
+    facts = starter->describe_first(there.front().actor, generative);
+  }
   if (facts) {
     facts->name = config.name;
     facts->version = starter->kind().config.version();
@@ -212,6 +217,7 @@ Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, std::v
   options.ahead = config.ahead;
   options.numbers_only = config.actor.empty();
   options.scaling = config.scaling();
+  options.found = how.takes_over;
   options.initial = std::clamp(std::max(config.replicas, how.replicas_before), options.scaling.min_replicas,
                                options.scaling.max_replicas);
   options.make_room = how.make_room;

@@ -86,7 +86,8 @@ Share share_of(const ActorRef& actor) {
 ReplicaSet::ReplicaSet(std::unique_ptr<ReplicaStarter> starter, std::shared_ptr<Dispatcher> dispatcher,
                        std::shared_ptr<KeeperBell> bell, ReplicaOptions options)
   : starter_(std::move(starter)),
-    calls_(std::make_shared<BatchCalls>(starter_->cluster(), dispatcher->facts().takes_tensors)),
+    calls_(std::make_shared<BatchCalls>(starter_->cluster(), dispatcher->facts().takes_tensors,
+                                        dispatcher->facts().sequences == wire::SEQUENCE_MEMORY_STATE)),
     dispatcher_(std::move(dispatcher)), bell_(std::move(bell)), options_(std::move(options)),
     scaling_(options_.scaling) {
   // nop
@@ -98,14 +99,7 @@ Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(std::unique_ptr<ReplicaSta
                                                       std::shared_ptr<KeeperBell> bell, ReplicaOptions options) {
   std::unique_ptr<ReplicaSet> set{
       new ReplicaSet{std::move(starter), std::move(dispatcher), std::move(bell), std::move(options)}};
-  GPUACTORS_LET(ready, set->measure(there.front()));
-  set->bring_in(ready);
-  for (std::size_t i = 1; i < there.size(); ++i) {
-    if (set->actors_.size() == set->options_.scaling.max_replicas)
-      set->starter_->kill(there[i].actor);
-    else if (const auto other = set->measure(there[i])) // which ends one that cannot serve
-      set->bring_in(*other);
-  }
+  GPUACTORS_TRY(set->bring_in_first(std::move(there)));
   for (auto i = set->actors_.size(); i < set->options_.initial; ++i) {
     auto next = set->make_one(needed_wait);
     if (!next && next.error().code() == Errc::no_capacity && set->options_.make_room())
@@ -126,12 +120,35 @@ Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(std::unique_ptr<ReplicaSta
   return set;
 }
 
+Result<void> ReplicaSet::bring_in_first(std::vector<Started> there) {
+  Result<void> outcome;
+  for (auto& one : there) {
+    if (actors_.size() == options_.scaling.max_replicas) {
+      starter_->kill(one.actor);
+      continue;
+    }
+    // Which ends one that cannot serve.
+    if (const auto ready = measure(std::move(one)))
+      bring_in(*ready);
+    else
+      outcome = gpuactors::fail(ready.error());
+  }
+  if (!actors_.empty())
+    return {};
+  if (outcome || !options_.found)
+    return outcome;
+  // Those that were found had something that a new one need not have.
+  GPUACTORS_LET(ready, make_one(options_.room_wait));
+  bring_in(ready);
+  return {};
+}
+
 ReplicaSet::~ReplicaSet() {
   stop();
 }
 
 void ReplicaSet::stop(bool replicas_stay) {
-  bell_->stop();
+  bell_->stop(replicas_stay);
   if (keeper_.joinable())
     keeper_.join();
   {
@@ -148,8 +165,6 @@ void ReplicaSet::stop(bool replicas_stay) {
   }
   starts_.clear();
   std::vector<std::thread> ending;
-  if (replicas_stay)
-    actors_.clear();
   for (const auto& [id, actor] : actors_)
     ending.push_back(run_beside([this, actor = actor] { starter_->kill(actor); }));
   for (auto& thread : ending)

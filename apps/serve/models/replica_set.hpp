@@ -35,6 +35,8 @@ struct ReplicaOptions {
   batching::ScalingLimits scaling;
   /// How many there are at the start.
   std::size_t initial = 1;
+  /// Whether the first ones were found: if none of them can serve, one is started.
+  bool found = false;
   /// Whether replicas that answer zeros with NaN or infinity are refused.
   bool numbers_only = true;
   /// How long a batch, or the answer of a generative replica to what it is, may take before the replica counts as
@@ -141,6 +143,7 @@ private:
   gpuactors::Result<Ready> measure(Started started);
 
   // On the keeper's thread, or before it runs.
+  gpuactors::Result<void> bring_in_first(std::vector<Started> there);
   void keep();
   void look_around();
   void take_lost();

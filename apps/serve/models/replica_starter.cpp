@@ -117,6 +117,8 @@ Result<std::vector<Started>> ReplicaStarter::take_over(Duration patience) {
     const auto id = kind_.lasting->id_of(name);
     auto actor = id ? await(cluster_.find_async(name, {}, patience))
                     : Result<ActorRef>{fail(Errc::not_found, "of another kind")};
+    if (bell_->stopped())
+      return fail(Errc::unavailable, "the server ends");
     if (!actor) {
       gpuactors::KillOptions options;
       options.timeout = longest_kill;
@@ -173,6 +175,8 @@ Result<wire::ReplicaDescription> ReplicaStarter::describe(const ActorRef& actor)
 }
 
 void ReplicaStarter::kill(const ActorRef& actor) {
+  if (bell_->replicas_stay())
+    return;
   // Whether it had ended by itself does not matter; one that is stuck, or whose broker is away, goes on ending.
   gpuactors::KillOptions options;
   options.timeout = longest_kill;

@@ -69,7 +69,7 @@ public:
   /// Asks an actor that was started what it is.
   gpuactors::Result<wire::ReplicaDescription> describe(const gpuactors::ActorRef& actor) const;
 
-  /// Ends an actor and waits for it, for a while.
+  /// Ends an actor and waits for it, for a while; not if replicas are to stay, as the bell says.
   void kill(const gpuactors::ActorRef& actor);
 
   /// Waits for an answer.

@@ -22,12 +22,16 @@ enum class OpenAiKind : std::uint8_t {
 
 /// What they ask: generative models with the one input "text" and an output "text", both BYTES [1]. A chat has as its
 /// text a JSON object with "messages" and, if there are any, "tools" and "chat_template_kwargs", and the parameter
-/// "chat". Answers may also have "finish_reason" (BYTES [1]), "prompt_tokens" and "completion_tokens" (INT32 [1]).
+/// "chat". The last item of an answer may also have "finish_reason" (BYTES [1]), "prompt_tokens" and
+/// "completion_tokens" (INT32 [1]).
 inline constexpr std::string_view text_tensor = "text";
 inline constexpr std::string_view chat_parameter = "chat";
 inline constexpr std::string_view finish_reason_tensor = "finish_reason";
 inline constexpr std::string_view prompt_tokens_tensor = "prompt_tokens";
 inline constexpr std::string_view completion_tokens_tensor = "completion_tokens";
+
+/// Whether a model is one of these.
+[[nodiscard]] bool writes_texts(const ModelDescription& model);
 
 /// Texts that end an answer.
 inline constexpr std::size_t most_stops = 4;
@@ -48,8 +52,8 @@ struct OpenAiWishes {
 [[nodiscard]] gpuactors::Result<std::string> find_openai_model(const Bytes& body);
 
 /// Reads a body for a model, which it names, and sets `wishes`. Any thread.
-/// @returns `invalid_argument` with a sentence for whatever is wrong with it; `unsupported` for a model that does not
-///          write texts.
+/// @returns `invalid_argument` with a sentence for whatever is wrong with it, also for a model that does not write
+/// texts.
 [[nodiscard]] gpuactors::Result<InferRequest> read_openai(OpenAiKind kind, const Bytes& body,
                                                           const ModelDescription& model, OpenAiWishes& wishes);
 
@@ -99,7 +103,7 @@ private:
 /// {"error": {"message": sentence, ...}}, as OpenAI's clients read errors.
 [[nodiscard]] std::string openai_error(int status, std::string_view sentence);
 
-/// The models that can be asked at all, as OpenAI lists them.
-[[nodiscard]] std::string openai_models(std::span<const RepositoryEntry> entries, std::int64_t created);
+/// Models as OpenAI lists them.
+[[nodiscard]] std::string openai_models(std::span<const std::string> names, std::int64_t created);
 
 } // namespace serve

@@ -1,10 +1,11 @@
+#include <gpuactors/base/utf8.hpp>
+
 #include <apps/serve/protocol/openai.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
 
 #include <fmt/format.h>
 
 #include <cstring>
-#include <set>
 #include <utility>
 
 namespace serve {
@@ -21,7 +22,11 @@ Result<std::string_view> text_of(const NamedTensor& output) {
   const auto text = output.type == DataType::bytes ? take_bytes_element(data) : std::nullopt;
   if (!text || !data.empty())
     return fail(Errc::internal, fmt::format("the model answered \"{}\" that is not one text", output.name));
-  return std::string_view{reinterpret_cast<const char*>(text->data()), text->size()};
+  const std::string_view characters{reinterpret_cast<const char*>(text->data()), text->size()};
+  if (!gpuactors::is_utf8(characters))
+    return fail(Errc::internal,
+                fmt::format("the model answered \"{}\" that is no UTF-8, as JSON needs it", output.name));
+  return characters;
 }
 
 Result<std::int64_t> count_of(const NamedTensor& output) {
@@ -146,21 +151,17 @@ std::string OpenAiWriter::end() const {
 
 std::string openai_error(int status, std::string_view sentence) {
   JsonText json;
-  json.object().key("error").object().key("message").value(sentence);
+  json.object().key("error").object().key("message").value(gpuactors::to_utf8(sentence));
   json.key("type").value(status < 500 ? "invalid_request_error" : "server_error");
   json.key("param").value_by([](std::string& text) { text += "null"; });
   json.key("code").value(status).close().close();
   return std::move(json).take();
 }
 
-std::string openai_models(std::span<const RepositoryEntry> entries, std::int64_t created) {
-  std::set<std::string_view> names;
-  for (const auto& entry : entries)
-    if (entry.state == "READY")
-      names.insert(entry.name);
+std::string openai_models(std::span<const std::string> names, std::int64_t created) {
   JsonText json;
   json.object().key("object").value("list").key("data").array();
-  for (const auto name : names) {
+  for (const auto& name : names) {
     json.object().key("id").value(name).key("object").value("model").key("created").value(created);
     json.key("owned_by").value("gpuactors").close();
   }

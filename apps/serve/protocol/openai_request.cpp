@@ -40,11 +40,10 @@ bool takes_a_text(const TensorSpec& tensor) {
 }
 
 Result<void> check_model(const ModelDescription& model) {
-  if (model.generative && model.inputs.size() == 1 && takes_a_text(model.inputs.front())
-      && std::any_of(model.outputs.begin(), model.outputs.end(), takes_a_text))
+  if (writes_texts(model))
     return {};
   return fail(
-      Errc::unsupported,
+      Errc::invalid_argument,
       fmt::format("model \"{0}\" does not write texts: these paths ask generative models with the input and the "
                   "output \"text\", BYTES [1]; ask this one at /v2/models/{0}",
                   model.name));
@@ -105,6 +104,8 @@ private:
     const std::string name{key};
     bool seen = !seen_.insert(name).second;
     GPUACTORS_TRY(once(seen, cut_text(name, gpuactors::limits::name_length)));
+    if (seen_.size() > most_parameters)
+      return fail(Errc::invalid_argument, fmt::format("the request has more than {} fields", most_parameters));
     bool null = false;
     if (const auto error = value.is_null().get(null); error != simdjson::SUCCESS)
       return malformed(error);
@@ -187,6 +188,9 @@ private:
       return fail(Errc::invalid_argument,
                   fmt::format("\"{}\" is not {}", name, wanted == Kind::array ? "an array" : "an object"));
     GPUACTORS_LET(raw, raw_json(value));
+    if (chat_.size() + raw.size() > gpuactors::limits::payload_bytes)
+      return fail(Errc::invalid_argument, fmt::format("a chat has at most {} bytes, and \"{}\" alone has {}",
+                                                      gpuactors::limits::payload_bytes, name, raw.size()));
     std::string text{raw};
     text.append(simdjson::SIMDJSON_PADDING, ' ');
     GPUACTORS_TRY(check_json(text, raw.size(), wanted));
@@ -258,7 +262,8 @@ private:
       request_.timeout = timeout_of(microseconds);
       return {};
     }
-    if (is_for_server(name) || sequence_parameter(name))
+    const auto internal = name == chat_parameter || name.starts_with("stop_");
+    if (internal || is_for_server(name) || sequence_parameter(name))
       return fail(Errc::invalid_argument, fmt::format("{} is none of the fields of this path", what));
     GPUACTORS_LET(parameter, read_parameter_value(value, what));
     return add_parameter(name, std::move(parameter));
@@ -285,6 +290,11 @@ private:
 };
 
 } // namespace
+
+bool writes_texts(const ModelDescription& model) {
+  return model.generative && model.inputs.size() == 1 && takes_a_text(model.inputs.front())
+         && std::any_of(model.outputs.begin(), model.outputs.end(), takes_a_text);
+}
 
 std::string stop_parameter(std::size_t number) {
   return number == 0 ? "stop" : fmt::format("stop_{}", number + 1);

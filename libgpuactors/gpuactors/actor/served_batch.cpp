@@ -8,15 +8,29 @@
 
 namespace gpuactors {
 
+namespace {
+
+/// What became of a tensor says nothing of the replica: codes that would are not passed on.
+Failure of_the_batch(const Error& error) {
+  const auto own = error.code() == Errc::out_of_memory || error.code() == Errc::invalid_argument;
+  return fail(own ? error.code() : Errc::task_failed, error.message());
+}
+
+} // namespace
+
 Result<ServedInputs> ServedInputs::of(const v1::ReplicaBatch& batch, TensorStore& tensors) {
   ServedInputs result;
   for (const auto& bytes : batch.inputs())
     result.views_.push_back(std::as_bytes(std::span{bytes}));
   for (const auto& ref : batch.input_tensors()) {
-    GPUACTORS_LET(tensor, tensors.get(ref));
-    GPUACTORS_LET(bytes, tensor.host<std::uint8_t>());
-    result.views_.push_back(std::as_bytes(bytes));
-    result.kept_.push_back(std::move(tensor));
+    auto tensor = tensors.get(ref);
+    if (!tensor)
+      return of_the_batch(tensor.error());
+    const auto bytes = tensor->host<std::uint8_t>();
+    if (!bytes)
+      return of_the_batch(bytes.error());
+    result.views_.push_back(std::as_bytes(*bytes));
+    result.kept_.push_back(std::move(*tensor));
   }
   return result;
 }
@@ -29,8 +43,10 @@ Result<ServedOutputs> ServedOutputs::make(const std::vector<std::size_t>& bytes,
     return result;
   }
   for (const auto size : bytes) {
-    GPUACTORS_LET(draft, tensors.draft(DType::u8, {static_cast<std::int64_t>(size)}));
-    result.drafts_.push_back(std::move(draft));
+    auto draft = tensors.draft(DType::u8, {static_cast<std::int64_t>(size)});
+    if (!draft)
+      return of_the_batch(draft.error());
+    result.drafts_.push_back(std::move(*draft));
   }
   return result;
 }

@@ -17,7 +17,8 @@ class ServedInputs {
 public:
   /// Returns the inputs of `batch`; `tensors` is the actor's `tensors()`. Blocks until those have arrived that are
   /// tensors: on the server's machine they are mapped, elsewhere copied.
-  /// @returns the errors of `TensorStore::get`; `invalid_argument` for tensors that are not of bytes.
+  /// @returns `task_failed`, with the error of `TensorStore::get`, for one that cannot be had; `out_of_memory`;
+  ///          `invalid_argument` for tensors that are not of bytes. Pass it on: none of them ends the replica.
   static Result<ServedInputs> of(const v1::ReplicaBatch& batch, TensorStore& tensors);
 
   [[nodiscard]] std::size_t size() const noexcept {
@@ -38,7 +39,7 @@ private:
 class ServedOutputs {
 public:
   /// Returns memory for outputs of so many bytes, undefined at first. `tensors` is the actor's `tensors()`.
-  /// @returns the errors of `TensorStore::draft`.
+  /// @returns `out_of_memory`, or `task_failed` with another error of `TensorStore::draft`.
   static Result<ServedOutputs> make(const std::vector<std::size_t>& bytes, TensorStore& tensors);
 
   /// Returns the memory of output `i`, for the elements of all rows, as `ReplicaReply` says.
