@@ -3,7 +3,6 @@
 
 #include <gpuactors/actor/actor.hpp>
 #include <gpuactors/actor/registry.hpp>
-#include <gpuactors/actor/served_batch.hpp>
 #include <gpuactors/actor/source_task.hpp>
 #include <gpuactors/actor/task.hpp>
 #include <gpuactors/actor/tensor_store.hpp>

@@ -1,6 +1,8 @@
 // Batches and replies that are larger than a message, which lie beside it as tensors.
 #include "models_fixture.hpp"
 
+#include <gpuactors/actor/served_batch.hpp>
+
 #include <apps/serve/models/request_check.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
 

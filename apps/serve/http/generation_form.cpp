@@ -20,10 +20,6 @@ using gpuactors::Result;
 
 namespace {
 
-std::string event_text(std::string_view json) {
-  return std::string{"data: "}.append(json).append("\n\n");
-}
-
 /// The path names the model, and whether the answer is a stream.
 class GenerateForm final : public GenerationForm {
 public:

@@ -108,15 +108,21 @@ Result<std::string> mark_of(const ReplicaKind& kind, const Shared<Tensor>& file)
   return kind_mark(kind.type, kind.config, kind.resources, std::as_bytes(bytes));
 }
 
-/// Those that the server before has left, or one that is started; at least one.
-Result<std::vector<Started>> first_replicas(ReplicaStarter& starter, const LoadOptions& how) {
+/// At least one, and whether the server before has left them.
+struct FirstReplicas {
+  std::vector<Started> there;
+  bool found = false;
+};
+
+/// Those that the server before has left, or one that is started.
+Result<FirstReplicas> first_replicas(ReplicaStarter& starter, const LoadOptions& how) {
   if (how.takes_over) {
     GPUACTORS_LET(left, starter.take_over(how.longest_silence));
     if (!left.empty()) {
       how.notice(fmt::format("{}: takes over {} of deployment {}",
                              title_of(starter.kind().config.model(), starter.kind().config.version()),
                              left.size() == 1 ? "1 replica" : fmt::format("{} replicas", left.size()), how.deployment));
-      return left;
+      return FirstReplicas{std::move(left), true};
     }
   }
   auto spawned = starter.spawn(how.wait);
@@ -124,7 +130,9 @@ Result<std::vector<Started>> first_replicas(ReplicaStarter& starter, const LoadO
     spawned = starter.spawn(how.wait);
   if (!spawned)
     return gpuactors::fail(spawned.error());
-  return std::vector<Started>{std::move(*spawned)};
+  FirstReplicas first;
+  first.there.push_back(std::move(*spawned));
+  return first;
 }
 
 } // namespace
@@ -160,21 +168,22 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
     GPUACTORS_LET(checked, starter->check_type());
     generative = checked;
   }
-  GPUACTORS_LET(there, first_replicas(*starter, how));
+  GPUACTORS_LET(first, first_replicas(*starter, how));
   // By now a node has the type.
   if (!generative) {
     auto checked = starter->check_type();
     if (!checked) {
-      starter->kill(there.front().actor);
+      starter->kill(first.there.front().actor);
       return gpuactors::fail(checked.error());
     }
     generative = *checked;
   }
-  GPUACTORS_TRY(version->serve(std::move(starter), std::move(there), config, generative.value_or(false), how));
+  GPUACTORS_TRY(
+      version->serve(std::move(starter), std::move(first.there), first.found, config, generative.value_or(false), how));
   return version;
 }
 
-Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, std::vector<Started> there,
+Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, std::vector<Started> there, bool found,
                                  const ModelConfig& config, bool generative, const LoadOptions& how) {
   auto facts = starter->describe_first(there.front().actor, generative);
   while (!facts && there.size() > 1) {
@@ -217,7 +226,7 @@ Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, std::v
   options.ahead = config.ahead;
   options.numbers_only = config.actor.empty();
   options.scaling = config.scaling();
-  options.found = how.takes_over;
+  options.found = found;
   options.initial = std::clamp(std::max(config.replicas, how.replicas_before), options.scaling.min_replicas,
                                options.scaling.max_replicas);
   options.make_room = how.make_room;

@@ -77,7 +77,8 @@ private:
   ModelVersion() = default;
 
   /// Has the first of the replicas that are there described, and builds the version around them.
-  gpuactors::Result<void> serve(std::unique_ptr<ReplicaStarter> starter, std::vector<Started> there,
+  /// @param found  whether they were there before: if none of them can serve, one is started.
+  gpuactors::Result<void> serve(std::unique_ptr<ReplicaStarter> starter, std::vector<Started> there, bool found,
                                 const ModelConfig& config, bool generative, const LoadOptions& how);
 
   /// The bytes of the file, for replicas; empty without one.

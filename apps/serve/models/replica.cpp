@@ -3,6 +3,8 @@
 #include "memory_file.hpp"
 #include "network_description.hpp"
 
+#include <gpuactors/actor/served_batch.hpp>
+
 #include <apps/nn/checkpoint.hpp>
 #include <apps/nn/network.hpp>
 

@@ -197,16 +197,9 @@ private:
     // What is small in JSON takes far more memory than text.
     if (++parameters_ > most_parameters)
       return fail(Errc::invalid_argument, fmt::format("the request has more than {} parameters", most_parameters));
-    if (name == "priority") {
-      GPUACTORS_LET(priority, read_count(value, what));
-      request_.priority = priority;
+    GPUACTORS_LET(is_term, read_terms(name, value, what, request_));
+    if (is_term)
       return {};
-    }
-    if (name == "timeout") {
-      GPUACTORS_LET(microseconds, read_count(value, what));
-      request_.timeout = timeout_of(microseconds);
-      return {};
-    }
     if (const auto number = sequence_parameter(name))
       return read_sequence(*number, value, request_.sequence);
     GPUACTORS_TRY(refuse_parameter(name));

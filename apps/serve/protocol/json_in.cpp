@@ -112,6 +112,17 @@ Result<std::uint64_t> read_count(Value value, std::string_view what) {
   return result;
 }
 
+Result<bool> read_terms(std::string_view name, Value value, std::string_view what, InferRequest& request) {
+  if (name != "priority" && name != "timeout")
+    return false;
+  GPUACTORS_LET(count, read_count(value, what));
+  if (name == "priority")
+    request.priority = count;
+  else
+    request.timeout = timeout_of(count);
+  return true;
+}
+
 Result<void> read_sequence(std::size_t number, Value value, SequenceStep& step) {
   const auto what = fmt::format("the parameter \"{}\"", sequence_parameters.at(number));
   if (number > 0) {

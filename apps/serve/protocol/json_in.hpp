@@ -49,6 +49,9 @@ inline constexpr int deepest = 32;
 /// A whole number of at least 0.
 [[nodiscard]] Result<std::uint64_t> read_count(Value value, std::string_view what);
 
+/// Reads "priority" or "timeout" (microseconds), which are for the server. @returns false for other names.
+[[nodiscard]] Result<bool> read_terms(std::string_view name, Value value, std::string_view what, InferRequest& request);
+
 /// Reads the parameter of that number among `sequence_parameters`.
 [[nodiscard]] Result<void> read_sequence(std::size_t number, Value value, SequenceStep& step);
 

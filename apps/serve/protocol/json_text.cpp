@@ -41,6 +41,10 @@ void append_quoted(std::string& json, std::string_view text) {
   json += '"';
 }
 
+std::string event_text(std::string_view json) {
+  return std::string{"data: "}.append(json).append("\n\n");
+}
+
 std::string error_document(std::string_view sentence) {
   std::string readable{sentence};
   // What a client sent may be in it; a document is UTF-8 all the same.

@@ -102,6 +102,9 @@ private:
   bool comma_ = false;
 };
 
+/// The server-sent event of a document.
+[[nodiscard]] std::string event_text(std::string_view json);
+
 /// {"error": sentence}
 [[nodiscard]] std::string error_document(std::string_view sentence);
 

@@ -37,10 +37,6 @@ Result<std::int64_t> count_of(const NamedTensor& output) {
   return count;
 }
 
-std::string event_text(std::string json) {
-  return "data: " + std::move(json) + "\n\n";
-}
-
 } // namespace
 
 OpenAiWriter::OpenAiWriter(OpenAiKind kind, std::string id, std::int64_t created, OpenAiWishes wishes)

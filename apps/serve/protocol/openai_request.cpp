@@ -252,16 +252,9 @@ private:
 
   Result<void> read_parameter(const std::string& name, Value value) {
     const auto what = fmt::format("\"{}\"", cut_text(name, gpuactors::limits::name_length));
-    if (name == "priority") {
-      GPUACTORS_LET(priority, read_count(value, what));
-      request_.priority = priority;
+    GPUACTORS_LET(is_term, read_terms(name, value, what, request_));
+    if (is_term)
       return {};
-    }
-    if (name == "timeout") {
-      GPUACTORS_LET(microseconds, read_count(value, what));
-      request_.timeout = timeout_of(microseconds);
-      return {};
-    }
     const auto internal = name == chat_parameter || name.starts_with("stop_");
     if (internal || is_for_server(name) || sequence_parameter(name))
       return fail(Errc::invalid_argument, fmt::format("{} is none of the fields of this path", what));
