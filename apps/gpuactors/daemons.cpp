@@ -105,9 +105,12 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
           "Folder that keeps what workers print, of this node alone. Default: one in the user's own state folder")
       ->type_name("DIR");
   parser
-      .add_option("--program", node.program,
-                  "Program that workers run: yours, with your tasks and actors. Default: gpuactors itself")
-      ->type_name("FILE");
+      .add_option(
+          "--program", node.programs,
+          "Program that workers run: yours, with your tasks and actors; may be repeated, each type then runs in "
+          "the first program that has it. Default: gpuactors itself")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
   parser
       .add_option("--plugin", node.plugins,
                   "A shared library with tasks and actors, which workers load beside those of their program; may be "
@@ -216,10 +219,12 @@ Command add_node(CLI::App& program) {
   add_node_options(*parser, *arguments);
   add_security_options(*parser, *arguments);
   parser->footer("Tasks and actors run in worker processes below it: one for each device, one of its own for what "
-                 "asks for several devices or for --isolation process.\n\n"
+                 "asks for several devices or for --isolation process. On SIGUSR1 the node starts its programs and "
+                 "plugins anew: what runs goes on in the old processes.\n\n"
                  "Examples:\n"
                  "  gpuactors node --broker 127.0.0.1:7711\n"
                  "  gpuactors node --broker 10.0.0.1:7711 --name gpu-3 --label zone=a --program ./my_actors\n"
+                 "  gpuactors node --broker 10.0.0.1:7711 --program ./vision --program ./speech\n"
                  "  gpuactors node --broker 10.0.0.1:7711 --plugin ./my_types.so");
   return {parser, [arguments]() -> Result<void> {
             GPUACTORS_TRY(read_node(*arguments));

@@ -74,6 +74,10 @@ public:
     // nop
   }
 
+  void post(const ContactPtr&, v1::NodePrograms message) override {
+    programs.push_back(std::move(message));
+  }
+
   void ask(const ContactPtr&, v1::RegisterNode message, BrokerReply reply) override {
     registration = std::move(message);
     answer = std::move(reply);
@@ -161,6 +165,7 @@ public:
   std::vector<v1::LeaseEnded> ended;
   std::vector<v1::ActorSaved> saved;
   std::vector<v1::DeviceFault> faults;
+  std::vector<v1::NodePrograms> programs;
   std::vector<v1::DrainNode> drains;
   std::set<std::uint64_t> told_held;
   v1::RegisterNode registration;
@@ -186,8 +191,9 @@ private:
 /// A node "node" with two GPUs, registered with a broker.
 class Scene {
 public:
-  Scene() {
+  explicit Scene(ProgramTable programs = {}) {
     AgentOptions options;
+    options.programs = std::move(programs);
     options.node.set_name("node");
     for (int index = 0; index < 2; ++index) {
       auto* device = options.node.add_devices();
@@ -208,6 +214,8 @@ public:
     std::uint64_t parent = 0;
     /// An environment variable.
     std::string variable{};
+    /// The type of its tasks.
+    std::string task{};
   };
 
   /// The broker orders a lease: on a device, or none if that is negative.
@@ -221,6 +229,7 @@ public:
       device->set_index(wanted.device);
       device->set_share_units(1000);
     }
+    order.set_task(wanted.task);
     order.set_isolated(wanted.isolated || !wanted.variable.empty());
     if (!wanted.variable.empty())
       (*order.mutable_environment())[wanted.variable] = "x";

@@ -261,6 +261,71 @@ TEST_CASE("the broker tells which nodes have a type if others do not", "[broker]
   }
 }
 
+TEST_CASE("leases for tasks on a node whose programs change are called in", "[broker][core]") {
+  TypesScene scene;
+  scene.add("n0", 1, scene.plain);
+  scene.add("n1", 2, scene.plain);
+  scene.acquire("echo", 60'000);
+  scene.acquire("echo", 60'000);
+  REQUIRE(scene.world.runners.size() == 2);
+  v1::NodePrograms message;
+  message.set_node("n1");
+  message.set_agent(2);
+  message.set_programs(1);
+  *message.mutable_types() = scene.plain;
+  scene.core.programs_changed(message);
+  REQUIRE(scene.world.reclaims.size() == 1);
+  CHECK(scene.world.reclaims[0].lease() == scene.world.runners[1].lease().id());
+}
+
+TEST_CASE("when a node's programs change, what waits is placed by their types, or not found", "[broker][core]") {
+  TypesScene scene;
+  scene.add("n0", 1, scene.plain);
+  scene.acquire("echo", 60'000);
+  const auto patient = scene.spawn_error([&] {
+    auto message = TypesScene::actor("acme.model", "a");
+    message.mutable_request()->set_wait_for_nodes(true);
+    return message;
+  }());
+  const auto waiting = scene.acquire("echo", 60'000);
+  CHECK_FALSE(waiting->has_value());
+  v1::NodePrograms message;
+  message.set_node("n0");
+  message.set_agent(1);
+  message.set_programs(1);
+  *message.mutable_types() = catalog({}, {"acme.model"});
+  scene.core.programs_changed(message);
+  CHECK((*waiting)->code() == Errc::not_found);
+  REQUIRE(scene.world.starts.size() == 1);
+  CHECK(scene.world.starts[0].spec().type() == "acme.model");
+  CHECK(scene.count("node_renewed") == 1);
+  // The same once more, from another agent, or from one of another number, is no news.
+  scene.core.programs_changed(message);
+  message.set_programs(2);
+  message.set_agent(7);
+  scene.core.programs_changed(message);
+  CHECK(scene.count("node_renewed") == 1);
+}
+
+TEST_CASE("a node that comes back with other programs loses nothing that is granted there at once", "[broker][core]") {
+  TypesScene scene;
+  scene.add("n0", 1, scene.plain);
+  auto message = TypesScene::actor("acme.model", "a");
+  message.mutable_request()->set_wait_for_nodes(true);
+  const auto error = scene.spawn_error(message);
+  v1::RegisterNode again; // over another connection, before the end of the first one is noticed
+  again.mutable_node()->set_name("n0");
+  again.mutable_node()->set_cpu_units(100'000);
+  again.set_agent(1);
+  again.set_programs(1);
+  *again.mutable_types() = scene.full;
+  scene.core.add_node(again, std::make_shared<Somebody>(),
+                      BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
+  CHECK_FALSE(error->has_value());
+  CHECK(scene.world.starts.size() == 1);
+  CHECK(scene.count("died") == 0);
+}
+
 TEST_CASE("a recorded run with types is repeated grant by grant", "[broker][core]") {
   const auto recording = std::make_shared<std::stringstream>();
   std::vector<std::string> granted;
@@ -270,6 +335,13 @@ TEST_CASE("a recorded run with types is repeated grant by grant", "[broker][core
     scene.add("n1", 2, scene.full);
     for (const auto* type : {"acme.blur", "echo", "acme.blurr", "acme.blur"})
       scene.acquire(type, 60'000);
+    v1::NodePrograms changed;
+    changed.set_node("n0");
+    changed.set_agent(1);
+    changed.set_programs(1);
+    *changed.mutable_types() = scene.full;
+    scene.core.programs_changed(changed);
+    scene.acquire("acme.blur", 30'000);
     for (const auto& order : scene.world.runners)
       granted.push_back(order.lease().node());
   }
@@ -280,7 +352,7 @@ TEST_CASE("a recorded run with types is repeated grant by grant", "[broker][core
   for (std::string line; std::getline(lines, line);)
     if (const auto at = line.find("\"node\":\""); line.find("\"granted\"") != std::string::npos)
       planned.push_back(line.substr(at + 8, 2));
-  CHECK(granted.size() == 2);
+  CHECK(granted.size() == 3);
   CHECK(planned == granted);
   CHECK(out.str().find("no node has the type \\\"task acme.blurr\\\"") != std::string::npos);
 }

@@ -262,3 +262,47 @@ TEST_CASE("in a large cluster the reason of what waits is that of the nodes with
       == "no node has 0.5 of a device free: the most on one device is 0, on node n070; 99 of 100 nodes do not have the "
          "type \"task b\"");
 }
+
+TEST_CASE("when a node gets another type, what waits for it is served") {
+  Fixture f({with("n0", few), with("n1", few)});
+  auto patient = of(f, "task b", gpus(1));
+  patient.wait_for_nodes = true;
+  CHECK(f.submit(patient).kind == Kind::pending);
+  const auto held = f.submit(of(f, "task a", gpus(1)));
+  CHECK(f.take(f.ledger.set_types("n0", few, f.now)).empty());
+  // The node has no room yet; leases stay, whatever their types.
+  CHECK(f.take(f.ledger.set_types("n0", std::vector<std::string>{"task b"}, f.now)).empty());
+  CHECK(why(f) == "no node has 1 device free: node n0 has 0; 1 of 2 nodes does not have the type \"task b\"");
+  const auto events = f.release(held);
+  REQUIRE(events.size() == 2);
+  CHECK(place(events[1]) == "n0:0");
+  CHECK(f.take(f.ledger.set_types("n1", std::nullopt, f.now)).empty());
+  CHECK(place(f.submit(of(f, "task b", gpus(1)))) == "n1:0");
+}
+
+TEST_CASE("when the last node with a type loses it, what waits for it is refused unless it waits for nodes") {
+  Fixture f({with("n0", more), with("n1", few)});
+  f.submit(of(f, "task b", gpus(1)));
+  CHECK(f.submit(of(f, "task b", gpus(1))).kind == Kind::pending);
+  const auto events = f.take(f.ledger.set_types("n0", few, f.now));
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].kind == Kind::infeasible);
+  CHECK(events[0].code == Errc::not_found);
+  auto patient = of(f, "task b", gpus(1));
+  patient.wait_for_nodes = true;
+  CHECK(f.submit(patient).kind == Kind::pending);
+  CHECK(f.ledger.set_types("n9", few, f.now).error().code() == Errc::not_found);
+  CHECK(f.ledger.set_types("n0", std::vector<std::string>{""}, f.now).error().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("what waits in a bundle is served when the bundle's node gets its type") {
+  Fixture f({with("n0", few)});
+  REQUIRE(f.submit_group(GroupStrategy::pack, {gpus(1)}).kind == Kind::granted);
+  auto request = of(f, "task b", gpus(0.5));
+  request.group = GroupId{1};
+  request.wait_for_nodes = true;
+  CHECK(f.submit(request).kind == Kind::pending);
+  const auto events = f.take(f.ledger.set_types("n0", more, f.now));
+  REQUIRE(events.size() == 1);
+  CHECK(place(events[0]) == "n0:0");
+}

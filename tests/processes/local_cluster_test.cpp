@@ -289,7 +289,7 @@ TEST_CASE("what a local cluster cannot be is refused in words", "[local]") {
   const auto bad = LocalCluster::start(quiet({{.devices = "hosts:1"}}));
   CHECK(code_of(bad) == Errc::invalid_argument);
   CHECK(says(bad, "hosts:1"));
-  const auto strange = LocalCluster::start(quiet({{.devices = one_device, .program = "/bin/true"}}));
+  const auto strange = LocalCluster::start(quiet({{.devices = one_device, .programs = {"/bin/true"}}}));
   CHECK(says(strange, "/bin/true is no program of gpuactors"));
   const auto plugin = LocalCluster::start(quiet({{.devices = one_device, .plugins = {"first.so", "second.so"}}}));
   CHECK(says(plugin, "first.so"));

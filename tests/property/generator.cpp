@@ -198,6 +198,8 @@ Op make_op(Random& random, bool with_groups, bool with_quotas, bool with_types) 
     op.kind = Op::Kind::advance;
   else if (dice < 96)
     op.kind = Op::Kind::add_node;
+  else if (with_types && random.chance(40))
+    op.kind = Op::Kind::set_types;
   else
     op.kind =
         random.one_of({Op::Kind::remove_node, Op::Kind::drain_node, Op::Kind::undrain_node, Op::Kind::fail_device});
@@ -206,7 +208,7 @@ Op make_op(Random& random, bool with_groups, bool with_quotas, bool with_types) 
   op.holders_stay = op.kind == Op::Kind::fail_device && random.chance(60);
   if (op.kind == Op::Kind::add_node)
     op.node = make_node(random);
-  if (with_types && op.kind == Op::Kind::add_node)
+  if (with_types && (op.kind == Op::Kind::add_node || op.kind == Op::Kind::set_types))
     add_types(random, op.node);
   if (with_types && op.kind == Op::Kind::submit && random.chance(60))
     op.request.type = gpuactors::TypeId{1 + random.below(3)};

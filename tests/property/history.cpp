@@ -239,6 +239,18 @@ private:
     if (names.empty())
       return false;
     const auto name = pick(names, op.pick);
+    if (op.kind == Op::Kind::set_types) {
+      if (steps_)
+        steps_->set_types(name, op.node.types);
+      events = *ledger_.set_types(name, op.node.types, model_.now());
+      expected = model_.set_types(name, op.node.types, events);
+      specs_.at(name).types = op.node.types;
+      for (const auto& event : events) {
+        coverage.types_served += event.kind == Event::Kind::granted ? 1 : 0;
+        coverage.types_refused += event.kind == Event::Kind::infeasible ? 1 : 0;
+      }
+      return true;
+    }
     if (steps_ && op.kind != Op::Kind::fail_device)
       steps_->on_node(op.kind == Op::Kind::remove_node  ? "remove_node"
                       : op.kind == Op::Kind::drain_node ? "drain_node"

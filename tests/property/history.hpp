@@ -24,6 +24,7 @@ struct Op {
     remove_node,
     drain_node,
     undrain_node,
+    set_types,
     fail_device,
     set_quota,
     advance,
@@ -37,6 +38,7 @@ struct Op {
   /// The request draws from the `group`th group there is, if that is not 0.
   std::uint64_t group = 0;
   gpuactors::GroupRequest bundles;
+  /// Of a new node; `set_types` takes its types.
   gpuactors::NodeSpec node;
   /// Of the request's owner; nothing removes it.
   std::optional<gpuactors::Share> quota{};
@@ -88,6 +90,9 @@ struct Coverage {
   std::uint64_t typed = 0;
   std::uint64_t waited_for_type = 0;
   std::uint64_t type_not_found = 0;
+  /// Requests and groups that were served when a node's types changed, and refused as no node had their type then.
+  std::uint64_t types_served = 0;
+  std::uint64_t types_refused = 0;
 };
 
 /// Runs it against ledger and model, with all checks after every call but the first `known` ones, with which another

@@ -112,6 +112,8 @@ public:
   Outcomes add_node(const NodeSpec& spec, const std::vector<Event>& events);
   Outcomes remove_node(const std::string& name, const std::vector<Event>& events);
   Outcomes drain_node(const std::string& name, const std::vector<Event>& events);
+  Outcomes set_types(const std::string& name, const std::optional<std::vector<std::string>>& types,
+                     const std::vector<gpuactors::Event>& events);
   Outcomes undrain_node(const std::string& name, const std::vector<Event>& events);
   /// @param stay the holders of what is lost keep the rest of it, until it is released.
   Outcomes fail_device(const std::string& name, int index, bool stay, const std::vector<Event>& events);

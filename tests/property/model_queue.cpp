@@ -485,6 +485,18 @@ Model::Outcomes Model::undrain_node(const std::string& name, const std::vector<E
   return out;
 }
 
+Model::Outcomes Model::set_types(const std::string& name, const std::optional<std::vector<std::string>>& types,
+                                 const std::vector<Event>& events) {
+  Outcomes out;
+  pass_time(events, out);
+  auto& known = nodes_.at(name).spec.types;
+  if (known != types)
+    drop_reservations_on(name);
+  known = types;
+  settle(events, out);
+  return out;
+}
+
 Model::Outcomes Model::fail_device(const std::string& name, int index, bool stay, const std::vector<Event>& events) {
   Outcomes out;
   pass_time(events, out);

@@ -52,6 +52,8 @@ TEST_CASE("over random histories the ledger does what a naive scheduler does") {
                                                         {"waited for drained nodes", coverage.drained},
                                                         {"served then", coverage.drained_served},
                                                         {"refused then", coverage.drained_refused},
+                                                        {"served by other types", coverage.types_served},
+                                                        {"refused by other types", coverage.types_refused},
                                                         {"waited for a quota", coverage.over_quota},
                                                         {"served then", coverage.over_quota_served},
                                                         {"refused then", coverage.over_quota_refused},

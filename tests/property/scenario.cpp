@@ -132,6 +132,13 @@ void Scenario::add_node(const gpuactors::NodeSpec& node) {
   add("add_node", std::move(step));
 }
 
+void Scenario::set_types(const std::string& node, const std::optional<std::vector<std::string>>& types) {
+  Json step{{"name", node}};
+  if (types)
+    step["types"] = *types;
+  add("set_types", std::move(step));
+}
+
 void Scenario::on_node(const char* action, const std::string& name) {
   add(action, {{"name", name}});
 }

@@ -18,6 +18,7 @@ public:
   void release(std::uint64_t id);
   void release_group(std::uint64_t id);
   void add_node(const gpuactors::NodeSpec& node);
+  void set_types(const std::string& node, const std::optional<std::vector<std::string>>& types);
   void on_node(const char* action, const std::string& name);
   void fail_device(const std::string& node, int index, bool holders_stay);
   void set_quota(const std::string& owner, std::optional<gpuactors::Share> limit);

@@ -286,17 +286,17 @@ void Cluster::check_room(const Node& node) {
           violations_.push_back(fmt::format("leases {} and {} both have unit {}", one->id(), other->id(), unit));
 }
 
-void Cluster::check_type(const Node& node, const v1::HeldLease& held) {
-  if (!node.types)
+void Cluster::check_type(const Process& process, const v1::HeldLease& held) {
+  if (!process.types)
     return;
   // Clients name their requests for tasks by the type.
   const auto& type = held.has_actor() ? held.actor().spec().type() : held.lease().name();
   const auto has = [&](const auto& types) {
     return std::any_of(types.begin(), types.end(), [&](const auto& known) { return known.name() == type; });
   };
-  if (held.has_actor() ? !has(node.types->actors()) : !has(node.types->tasks()))
-    violations_.push_back(
-        fmt::format("lease {} is for type {}, which {} does not have", held.lease().id(), type, node.offer.name()));
+  if (held.has_actor() ? !has(process.types->actors()) : !has(process.types->tasks()))
+    violations_.push_back(fmt::format("lease {} is for type {}, which the program of worker {} of {} does not have",
+                                      held.lease().id(), type, process.number, process.node.offer.name()));
   ++coverage_["started on a node with its type"];
 }
 

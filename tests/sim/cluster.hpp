@@ -43,6 +43,8 @@ struct Faults {
   int quotas = 0;
   /// Nodes have different types of tasks and actors, others after they were started again.
   bool mixed_types = false;
+  /// Nodes whose programs change, and with them the types.
+  int renewals = 0;
 };
 
 /// How often what has happened, so that a test can tell whether it has seen everything.
@@ -150,10 +152,11 @@ private:
   /// Where a node's agent, its processes and its log are of different minds.
   static std::vector<std::string> disagreements_of(const Node& node);
   void check_room(const Node& node);
-  /// What runs on a node is of a type that it has.
-  void check_type(const Node& node, const gpuactors::v1::HeldLease& held);
-  /// What its program has from now on.
-  void choose_types(Node& node);
+  /// What runs in a process is of a type that its program has.
+  void check_type(const Process& process, const gpuactors::v1::HeldLease& held);
+  /// The programs that it has from now on.
+  void choose_programs(Node& node);
+  void renew_programs(Node& node);
   /// Some type that requests are for.
   [[nodiscard]] std::string some_type();
   void check_life(const gpuactors::v1::HeldLease& held);

@@ -57,6 +57,8 @@ void Cluster::fail_something() {
     stand_still();
   } else if (turns_up(faults_.quotas)) {
     set_some_quota();
+  } else if (turns_up(faults_.renewals)) {
+    renew_programs(node);
   } else if (turns_up(faults_.lost_devices)) {
     fail_some_device(node);
   }

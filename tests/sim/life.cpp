@@ -385,9 +385,12 @@ std::vector<std::string> Cluster::leftovers() {
   for (const auto& node : nodes_) {
     if (!node->held.empty())
       result.push_back(fmt::format("node {} holds {} leases", node->offer.name(), node->held.size()));
-    for (const auto& [number, process] : node->processes)
+    for (const auto& [number, process] : node->processes) {
+      if (process->generation < node->generation)
+        result.push_back(fmt::format("worker {} of {} still runs an earlier program", number, node->offer.name()));
       if (process->owner != 0)
         result.push_back(fmt::format("worker {} for lease {} still runs", number, process->owner));
+    }
   }
   for (const auto& client : clients_)
     for (const auto& [number, asked] : client->asked)

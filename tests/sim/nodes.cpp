@@ -62,6 +62,10 @@ public:
     tell(broker, std::move(message), [](BrokerCore& core, const auto& told) { core.devices_used(told); });
   }
 
+  void post(const ContactPtr& broker, v1::NodePrograms message) override {
+    tell(broker, std::move(message), [](BrokerCore& core, const auto& told) { core.programs_changed(told); });
+  }
+
   void ask(const ContactPtr& broker, v1::RegisterNode message, BrokerReply reply) override {
     cluster_.note("node comes", message);
     ask_for(broker, std::move(reply), [message = std::move(message), broker](BrokerCore& core, auto answer) {
@@ -251,17 +255,29 @@ Cluster::Node::~Node() = default;
 
 // -- agents ---------------------------------------------------------------------------------------
 
+namespace {
+
+ProgramTable table_of(const std::vector<std::optional<v1::TypeCatalog>>& programs) {
+  std::vector<WorkerProgram> result;
+  for (const auto& types : programs)
+    result.push_back({0, fmt::format("p{}", result.size()), types});
+  return std::move(*ProgramTable::make(std::move(result)));
+}
+
+} // namespace
+
 void Cluster::start_agent(Node& node) {
   node.core.reset();
   node.agent = ++last_agent_;
   node.registered = false;
   node.says_goodbye = false;
   node.world = std::make_unique<AgentSide>(*this, node);
+  node.generation = 0;
   if (faults_.mixed_types)
-    choose_types(node);
+    choose_programs(node);
   AgentOptions options;
   options.node = node.offer;
-  options.types = node.types;
+  options.programs = table_of(node.programs);
   options.id = node.agent;
   options.host = "h";
   options.heartbeat = 1s;
@@ -269,17 +285,28 @@ void Cluster::start_agent(Node& node) {
   node.core = std::make_unique<AgentCore>(*node.world, std::move(options));
 }
 
-void Cluster::choose_types(Node& node) {
-  node.types.reset();
-  if (chance(15))
-    return;
-  node.types.emplace();
-  // The last type is nowhere but on those that do not say what they have.
-  for (const auto* type : {"T", "U", "V"})
-    if (chance(60)) {
-      node.types->add_tasks()->set_name(type);
-      node.types->add_actors()->set_name(type);
-    }
+void Cluster::choose_programs(Node& node) {
+  node.programs.assign(chance(40) ? 2 : 1, std::nullopt);
+  for (auto& types : node.programs) {
+    if (chance(10))
+      continue;
+    types.emplace();
+    // The last type is nowhere but on those that do not say what they have.
+    for (const auto* type : {"T", "U", "V"})
+      if (chance(60)) {
+        types->add_tasks()->set_name(type);
+        types->add_actors()->set_name(type);
+      }
+  }
+}
+
+void Cluster::renew_programs(Node& node) {
+  at_agent(node, {}, [this, &node](AgentCore& core) {
+    ++coverage_["programs changed"];
+    ++node.generation;
+    choose_programs(node);
+    core.programs_changed(table_of(node.programs));
+  });
 }
 
 void Cluster::at_agent(Node& node, Duration after, std::function<void(AgentCore&)> what) {
@@ -344,6 +371,8 @@ void Cluster::start_process(Node& node, const WorkerCommand& command, std::uint6
   auto process = std::make_shared<Process>(node);
   process->number = command.number;
   process->owner = owner;
+  process->types = node.programs.at(command.program);
+  process->generation = node.generation;
   node.processes[command.number] = process;
   // Some never come up, or die before.
   if (faults_.lost_workers > 0 && !calm_ && chance(3)) {
@@ -428,7 +457,7 @@ void Cluster::hold(const std::shared_ptr<Process>& process, const v1::HeldLease&
   process->leases.insert(id);
   process->running.insert(id);
   check_room(node);
-  check_type(node, held);
+  check_type(*process, held);
   time_.at(time_.now() + soon(30), [this, process, id] {
     if (process->running.count(id) == 0)
       return;

@@ -16,8 +16,10 @@ struct Cluster::Node {
   ~Node();
 
   v1::Node offer;
-  /// Nothing: it does not say what it has.
-  std::optional<v1::TypeCatalog> types;
+  /// What each of its programs has; nothing: it does not say.
+  std::vector<std::optional<v1::TypeCatalog>> programs{1};
+  /// How often they have changed.
+  std::uint64_t generation = 0;
   /// Its process's number: another one when it was restarted.
   std::uint64_t agent = 0;
   std::unique_ptr<AgentSide> world;
@@ -42,6 +44,10 @@ struct Cluster::Process : Contact {
   std::uint64_t number = 0;
   /// The lease that it was started for; 0: it is shared.
   std::uint64_t owner = 0;
+  /// What its program has.
+  std::optional<v1::TypeCatalog> types;
+  /// That of its node when it was started.
+  std::uint64_t generation = 0;
   bool alive = true;
   bool watched = false;
   bool connection_lost = false;

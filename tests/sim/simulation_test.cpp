@@ -145,6 +145,23 @@ TEST_CASE("in a cluster whose nodes have different types, nothing runs on a node
   CHECK(coverage["a bundle without its type"] > seeds / 8);
 }
 
+TEST_CASE("a cluster whose nodes change their programs runs nothing in a program without its type", "[simulation]") {
+  auto coverage = live_through({.mixed_types = true, .renewals = 8}, seeds / 2);
+  coverage = live_through({.lost_connections = 4,
+                           .lost_nodes = 2,
+                           .lost_holders = 4,
+                           .lost_workers = 3,
+                           .own_ends = 3,
+                           .lost_brokers = 2,
+                           .drains = 2,
+                           .goodbyes = 1,
+                           .mixed_types = true,
+                           .renewals = 6},
+                          seeds / 2, std::move(coverage));
+  for (const auto* what : {"programs changed", "started on a node with its type", "acquire: done", "spawn: done"})
+    CHECK(coverage[what] > seeds / 2);
+}
+
 TEST_CASE("a cluster in which everything dies ends as it began", "[simulation]") {
   auto coverage = live_through({.lost_connections = 5,
                                 .lost_nodes = 2,

@@ -47,6 +47,7 @@ AgentHandle::behavior_type NodeAgent::make_behavior() {
       [this](const v1::DeviceUse& message) { device_used(message); },
       [](const v1::DrainNode&) {},
       [](const v1::Goodbye&) {},
+      [](const v1::NodePrograms&) {},
   };
 }
 

@@ -98,6 +98,10 @@ public:
     caf_version::post(handle_of(broker), std::move(message));
   }
 
+  void post(const ContactPtr& broker, v1::NodePrograms message) override {
+    caf_version::post(handle_of(broker), std::move(message));
+  }
+
   void ask(const ContactPtr& broker, v1::RegisterNode message, BrokerReply reply) override {
     ask_for(std::move(reply), broker, std::move(message), caf::actor_cast<Handle>(&self_));
   }
@@ -238,7 +242,16 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
       [&core](const v1::DeviceUse& message) { core.device_used(message); },
       [&core](const v1::DrainNode& message) { core.leave(message); },
       [&core](const v1::Goodbye&) { core.say_goodbye(); },
+      [this](const v1::NodePrograms& message) { change_programs(message); },
   };
+}
+
+void ProcessAgent::change_programs(const v1::NodePrograms& message) {
+  // Whoever sends it has made a table of them before.
+  if (auto programs = ProgramTable::from_wire(message))
+    core_->programs_changed(std::move(*programs));
+  else
+    options_.notice(programs.error().message());
 }
 
 void ProcessAgent::on_exit() {

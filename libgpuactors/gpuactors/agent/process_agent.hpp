@@ -69,6 +69,7 @@ private:
 
   caf::result<v1::LogLines> read_log(const v1::ReadLog& message);
   void answer_readers();
+  void change_programs(const v1::NodePrograms& message);
 
   ProcessAgentOptions options_;
   std::unique_ptr<World> world_;

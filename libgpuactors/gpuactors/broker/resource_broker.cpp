@@ -212,6 +212,7 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [&core](const v1::HeldAhead& message) { core.held_ahead(message); },
       [&core](const v1::DeviceFault& message) { core.devices_failed(message); },
       [&core](const v1::DeviceUse& message) { core.devices_used(message); },
+      [&core](const v1::NodePrograms& message) { core.programs_changed(message); },
       [this, &core](const v1::Goodbye& message) {
         const auto from = caller();
         if (message.node().empty() ? core.speaks_for(message.client(), from) : from.administers)

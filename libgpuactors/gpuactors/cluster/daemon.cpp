@@ -79,7 +79,7 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
   detail::NodePart part;
   GPUACTORS_TRY(part.start(*core, node, broker, options));
   options.ready(node.broker);
-  termination.wait();
+  part.serve(termination);
   // A failed agent can tell nobody anything.
   GPUACTORS_TRY(part.failure());
   part.empty(termination);
@@ -96,7 +96,7 @@ Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const Da
     if (!local.await_registration(termination))
       return first_of(part, local);
     options.ready(to_string(part.endpoint()));
-    termination.wait();
+    local.serve(termination);
     // No goodbye: the broker goes too, and what waits for a place waits for the next one.
     GPUACTORS_TRY(first_of(part, local));
     local.empty(termination);

@@ -60,10 +60,14 @@ struct NodeDaemon {
   std::string host{};
   /// The folder, of this node alone, that keeps the output of its workers; empty means one in the user's state folder.
   std::string logs{};
-  /// The program that workers run. It must call `gpuactors::main`, or `Cluster::open` before anything else. Empty means
-  /// this program.
-  std::string program{};
-  /// Files of shared libraries with tasks and actors, which workers load beside their program's types. A separate
+  /// The programs that workers run. Each must call `gpuactors::main`, or `Cluster::open` before anything else. A task
+  /// or actor runs in the first one that has its type. None means this program.
+  ///
+  /// Workers of different programs on one GPU take turns on it: with several programs, its fractions bound memory, and
+  /// not SMs.
+  std::vector<std::string> programs{};
+  /// Files of shared libraries with tasks and actors, which workers load beside their program's types, in each program.
+  /// A separate
   /// process tries them first; this process never loads them.
   std::vector<std::string> plugins{};
   /// Whether the node's workers compile kernels from source (`SourceTask`, `Context::compile`).
@@ -90,7 +94,8 @@ struct NodeDaemon {
 Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& options);
 
 /// Runs a node in the same way. The node registers with the broker, again whenever the broker was away, and takes its
-/// workers with it when it ends.
+/// workers with it when it ends. On SIGUSR1 it starts its programs and plugins anew, as their files are then: what runs
+/// goes on in the old processes, which end with it, and what starts later runs in new ones.
 /// @returns also `not_found` or `invalid_argument` for a bad plugin, naming the plugin and the problem.
 Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options);
 

@@ -165,7 +165,7 @@ private:
     role.node.labels = node.labels;
     role.node.resources = node.resources;
     role.node.accelerator_root = node.accelerator_root;
-    role.node.program = node.program;
+    role.node.programs = node.programs;
     role.node.plugins = node.plugins;
     role.node.runtime_source = node.runtime_source;
     role.node.stop_grace = node.stop_grace;

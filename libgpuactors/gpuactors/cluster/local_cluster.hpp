@@ -31,8 +31,8 @@ struct LocalNode {
   std::map<std::string, std::string> environment{};
   /// The root of the file system in which accelerators other than GPUs are looked for.
   std::string accelerator_root{"/"};
-  /// The program and the plugins of its workers, as `NodeDaemon` has them; empty means this program.
-  std::string program{};
+  /// The programs and the plugins of its workers, as `NodeDaemon` has them; none means this program.
+  std::vector<std::string> programs{};
   std::vector<std::string> plugins{};
   /// Whether tasks and actors on the node may compile kernels from source.
   bool runtime_source = true;

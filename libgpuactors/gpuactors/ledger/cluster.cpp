@@ -128,6 +128,15 @@ void Cluster::suspend(Node& node, bool suspended) {
   ++version_;
 }
 
+bool Cluster::set_types(Node& node, const std::optional<std::vector<std::string>>& types) {
+  const auto* const before = node.types;
+  node.types = types ? types_.enter(*types) : nullptr;
+  // Equal sets are one, which is still there: it is left only now.
+  types_.leave(before);
+  ++version_;
+  return node.types != before;
+}
+
 void Cluster::fail(Node& node, Slot& slot) {
   if (!slot.ok)
     return;

@@ -97,6 +97,9 @@ public:
   /// The node stays in the indexes: what searches them skips it.
   void suspend(Node& node, bool suspended);
 
+  /// @returns whether the node had others before.
+  bool set_types(Node& node, const std::optional<std::vector<std::string>>& types);
+
   void fail(Node& node, Slot& slot);
 
   [[nodiscard]] Node* find(std::string_view name);

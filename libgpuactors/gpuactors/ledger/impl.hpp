@@ -37,6 +37,7 @@ public:
   Result<Events> undrain_node(std::string_view name, TimePoint now);
   Result<void> suspend_node(std::string_view name);
   Result<Events> unsuspend_node(std::string_view name, TimePoint now);
+  Result<Events> set_types(std::string_view name, std::optional<std::vector<std::string>> types, TimePoint now);
   Result<Events> fail_device(std::string_view name, int index, TimePoint now, Holders holders);
   TypeId type(std::string_view name);
   std::string_view type_name(TypeId type) const {
@@ -303,6 +304,8 @@ private:
 
   // -- nodes.cpp -------------------------------------------------------------------------------
 
+  // Who waits looks at all that is free on the node, also in bundles.
+  void note_all_freed(Node& node);
   // Forgets the names of types that nobody needs, if there are many.
   void forget_types();
   // Has a node take no more leases and reservations. Call `pump` afterwards.

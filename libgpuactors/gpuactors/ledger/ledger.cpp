@@ -34,6 +34,11 @@ Result<Ledger::Events> Ledger::unsuspend_node(std::string_view name, TimePoint n
   return impl_->unsuspend_node(name, now);
 }
 
+Result<Ledger::Events> Ledger::set_types(std::string_view name, std::optional<std::vector<std::string>> types,
+                                         TimePoint now) {
+  return impl_->set_types(name, std::move(types), now);
+}
+
 Result<Ledger::Events> Ledger::fail_device(std::string_view node, int index, TimePoint now, Holders holders) {
   return impl_->fail_device(node, index, now, holders);
 }

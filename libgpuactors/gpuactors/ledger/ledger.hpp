@@ -77,6 +77,11 @@ public:
   /// Undoes `suspend_node`. @returns `not_found`.
   Result<Events> unsuspend_node(std::string_view name, TimePoint now);
 
+  /// Changes the types of tasks and actors that a node has; nothing: unknown, it takes all. Leases there stay, whatever
+  /// their types. What waits for a type that no node has any more is refused, as when the last node with it is removed.
+  /// @returns `not_found`, or `invalid_argument` for more types or other names than `add_node` takes.
+  Result<Events> set_types(std::string_view name, std::optional<std::vector<std::string>> types, TimePoint now);
+
   /// Quarantines a device; its leases are lost, and its bundles as in `remove_node`. If the holders stay, the rest of
   /// each lease is kept until its `release`. @returns `not_found`.
   Result<Events> fail_device(std::string_view node, int index, TimePoint now, Holders holders = Holders::gone);

@@ -105,11 +105,34 @@ Result<Ledger::Events> Ledger::Impl::unsuspend_node(std::string_view name, TimeP
   pass_time(now, events);
   if (node->suspended) {
     cluster_.suspend(*node, false);
-    note_freed(node->pool, {});
-    for (auto& [id, group] : groups_)
-      for (auto& bundle : group.bundles)
-        if (bundle.source->node == node)
-          note_freed(*bundle.pool, id);
+    note_all_freed(*node);
+  }
+  pump(events);
+  return events;
+}
+
+void Ledger::Impl::note_all_freed(Node& node) {
+  note_freed(node.pool, {});
+  for (auto& [id, group] : groups_)
+    for (auto& bundle : group.bundles)
+      if (bundle.source->node == &node)
+        note_freed(*bundle.pool, id);
+}
+
+Result<Ledger::Events> Ledger::Impl::set_types(std::string_view name, std::optional<std::vector<std::string>> types,
+                                               TimePoint now) {
+  auto* node = cluster_.find(name);
+  if (node == nullptr)
+    return no_node(cluster_, name);
+  GPUACTORS_TRY(check_types(node->spec.name, types));
+  Events events;
+  pass_time(now, events);
+  forget_types();
+  if (cluster_.set_types(*node, types)) {
+    // A place that is held back may be one for a type that is gone.
+    drop_reservations_on(*node);
+    note_all_freed(*node);
+    recheck_due_ = !queue_.entries().empty();
   }
   pump(events);
   return events;

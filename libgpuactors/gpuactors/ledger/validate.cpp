@@ -136,22 +136,22 @@ Result<void> check_distances(const NodeSpec& node) {
   return {};
 }
 
-Result<void> check_types(const NodeSpec& node) {
-  if (!node.types)
+} // namespace
+
+Result<void> check_types(std::string_view node, const std::optional<std::vector<std::string>>& types) {
+  if (!types)
     return {};
-  if (node.types->size() > limits::types_per_node)
-    return fail(Errc::invalid_argument, fmt::format("node {} has {} types: at most {} are allowed", node.name,
-                                                    node.types->size(), limits::types_per_node));
-  for (const auto& type : *node.types) {
+  if (types->size() > limits::types_per_node)
+    return fail(Errc::invalid_argument, fmt::format("node {} has {} types: at most {} are allowed", node, types->size(),
+                                                    limits::types_per_node));
+  for (const auto& type : *types) {
     if (type.empty())
-      return fail(Errc::invalid_argument, fmt::format("node {} has a type with an empty name: give it one", node.name));
+      return fail(Errc::invalid_argument, fmt::format("node {} has a type with an empty name: give it one", node));
     // The broker adds to the names of types what they are types of.
     GPUACTORS_TRY(check_name("the name of a type", type, 2 * limits::name_length));
   }
   return {};
 }
-
-} // namespace
 
 Result<void> validate(const ResourceRequest& request) {
   GPUACTORS_TRY(check_name("name", request.name));
@@ -218,7 +218,7 @@ Result<void> validate(const NodeSpec& node) {
       return fail(Errc::invalid_argument,
                   fmt::format("numa_node is {}: a NUMA node counts from 0, and -1 is unknown", device.numa_node));
   }
-  GPUACTORS_TRY(check_types(node));
+  GPUACTORS_TRY(check_types(node.name, node.types));
   return check_distances(node);
 }
 

@@ -384,4 +384,13 @@ QuotaStep read_quota(const Json& value, const std::string& place) {
   return quota;
 }
 
+TypesStep read_types(const Json& value, const std::string& place) {
+  const Reader reader(value, place, {"name", "types"});
+  TypesStep step;
+  step.node = reader.text("name");
+  if (reader.has("types"))
+    step.types = read_values(reader.at("types"), reader.place_of("types"));
+  return step;
+}
+
 } // namespace gpuactors::plan_detail

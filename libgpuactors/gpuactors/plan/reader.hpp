@@ -52,6 +52,12 @@ struct QuotaStep {
   std::optional<Share> limit;
 };
 
+/// The types of a node; nothing: unknown.
+struct TypesStep {
+  std::string node;
+  std::optional<std::vector<std::string>> types;
+};
+
 /// One object of a scenario and its place, such as `steps[3].submit`.
 class Reader {
 public:
@@ -91,5 +97,6 @@ private:
 [[nodiscard]] Submit read_submit(const Json& value, const std::string& place);
 [[nodiscard]] SubmitGroup read_group(const Json& value, const std::string& place);
 [[nodiscard]] QuotaStep read_quota(const Json& value, const std::string& place);
+[[nodiscard]] TypesStep read_types(const Json& value, const std::string& place);
 
 } // namespace gpuactors::plan_detail

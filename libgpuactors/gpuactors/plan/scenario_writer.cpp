@@ -135,6 +135,15 @@ void ScenarioWriter::undrain_node(const std::string& node, TimePoint now) {
   step("undrain_node", Json{{"name", node}}.dump());
 }
 
+void ScenarioWriter::set_types(const std::string& node, const std::optional<std::vector<std::string>>& types,
+                               TimePoint now) {
+  pass_time(now);
+  Json json{{"name", node}};
+  if (types)
+    json["types"] = *types;
+  step("set_types", json.dump());
+}
+
 void ScenarioWriter::set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now) {
   pass_time(now);
   Json json{{"owner", owner}};

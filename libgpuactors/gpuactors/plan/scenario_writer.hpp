@@ -36,6 +36,7 @@ public:
 
   void drain_node(const std::string& node, TimePoint now);
   void undrain_node(const std::string& node, TimePoint now);
+  void set_types(const std::string& node, const std::optional<std::vector<std::string>>& types, TimePoint now);
   void set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now);
   void submit_group(GroupId id, const GroupRequest& request, TimePoint now);
   void release_group(GroupId id, TimePoint now);

@@ -137,7 +137,7 @@ using BrokerHandle = caf::typed_actor<
     Rpc<In<v1::ReleaseGroup>, Out<v1::Done>>, Rpc<In<v1::DrainNode>, Out<v1::Done>>, Tell<v1::PeerDown>, Tell<v1::Tick>,
     Rpc<In<v1::GetTypes>, Out<v1::TypeCatalog>>, Tell<v1::ActorSaved>, Tell<v1::HolderUsage>,
     Rpc<In<v1::Withdraw>, Out<v1::Done>>, Tell<v1::HeldAhead>, Tell<v1::DeviceFault>, Tell<v1::DeviceUse>,
-    Rpc<In<v1::Goodbye>, Out<v1::Done>>, Rpc<In<v1::SetQuota>, Out<v1::Done>>>;
+    Rpc<In<v1::Goodbye>, Out<v1::Done>>, Rpc<In<v1::SetQuota>, Out<v1::Done>>, Tell<v1::NodePrograms>>;
 
 /// A node's agent: orders from the broker, reports from workers and of devices.
 using AgentHandle =
@@ -147,7 +147,7 @@ using AgentHandle =
                      Tell<v1::WorkerExited>, Tell<v1::PeerDown>, Tell<v1::LinkChanged, caf::strong_actor_ptr>,
                      Tell<v1::Tick>, Rpc<In<v1::ReadLog>, Out<v1::LogLines>>, Tell<v1::ActorSaved>,
                      Tell<v1::HolderUsage>, Tell<v1::DeviceFault>, Tell<v1::DeviceUse>, Tell<v1::DrainNode>,
-                     Tell<v1::Goodbye>>;
+                     Tell<v1::Goodbye>, Tell<v1::NodePrograms>>;
 
 /// A worker: orders from its agent, and what clients ask of the holders in it.
 using WorkerHandle =
@@ -224,4 +224,5 @@ CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::DeviceFault))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::DeviceUse))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Goodbye))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::SetQuota))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::NodePrograms))
 CAF_END_TYPE_ID_BLOCK(gpuactors)

@@ -73,7 +73,7 @@ void AgentCore::start(const v1::StartRunner& order) {
   v1::HeldLease held;
   held.set_client(order.client());
   held.set_client_request(order.client_request());
-  start(order, std::move(held), Isolated{order.isolated(), order.environment()});
+  start(order, std::move(held), {TypeWanted::Kind::task, order.task()}, {order.isolated(), order.environment()});
 }
 
 void AgentCore::start(const v1::StartActor& order, const Payload& config) {
@@ -87,21 +87,26 @@ void AgentCore::start(const v1::StartActor& order, const Payload& config) {
     held.set_config(std::string{bytes->bytes()});
   }
   const bool isolated = order.spec().isolated() || order.request().isolated();
-  start(order, std::move(held), Isolated{isolated, order.request().environment()}, config);
+  start(order, std::move(held), {TypeWanted::Kind::actor, order.spec().type()},
+        {isolated, order.request().environment()}, config);
 }
 
 template <class Message, class... Ins>
-void AgentCore::start(Message order, v1::HeldLease held, const Isolated& isolated, const Ins&... message) {
+void AgentCore::start(Message order, v1::HeldLease held, const TypeWanted& type, Isolated isolated,
+                      const Ins&... message) {
   const LeaseId id{order.lease().id()};
   if (leases_.count(id) > 0)
     return; // a repeated order
-  if (auto no = refused(order.lease(), isolated))
+  // In the lender's process, where the lender's program does not have the type, nobody could run it.
+  if (const auto* lender = lender_of(order.lease()); lender != nullptr && !lender->program->has(type))
+    isolated.wanted = true;
+  if (auto no = refused(order.lease(), type, isolated))
     return report(std::move(*no));
   if (auto too_few = take_units(instances_, *order.mutable_lease()))
     return report(std::move(*too_few));
   *held.mutable_lease() = order.lease();
   const auto since = world_.unix_ns();
-  auto& worker = worker_for(held, isolated);
+  auto& worker = worker_for(held, type, isolated);
   world_.holder_begins(worker.number, held, since);
   auto& record = leases_[id];
   record.held = std::move(held);
@@ -119,9 +124,16 @@ void AgentCore::start(Message order, v1::HeldLease held, const Isolated& isolate
     });
 }
 
-std::optional<v1::LeaseEnded> AgentCore::refused(const v1::Lease& lease, const Isolated& isolated) const {
+std::optional<v1::LeaseEnded> AgentCore::refused(const v1::Lease& lease, const TypeWanted& type,
+                                                 const Isolated& isolated) const {
   if (auto failed = refuse_failed(lease))
     return failed;
+  // The order was already on its way when the broker learned that the programs have changed.
+  if (const auto* lender = isolated.wanted ? nullptr : lender_of(lease);
+      lender == nullptr && options_.programs.find(type) == nullptr)
+    return lease_end(lease.id(), lease.epoch(),
+                     Error{Errc::not_found, fmt::format("no program of node {} has the type {} any more",
+                                                        options_.node.name(), type.name)});
   if (auto checked = check_environment(isolated.environment); !checked)
     return lease_end(lease.id(), lease.epoch(), checked.error());
   // In a process of its own, the lender's memory would not be counted with what is borrowed.

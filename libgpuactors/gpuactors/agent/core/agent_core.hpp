@@ -5,6 +5,7 @@
 #include <gpuactors/agent/core/agent_world.hpp>
 #include <gpuactors/agent/core/device_faults.hpp>
 #include <gpuactors/agent/core/instance_table.hpp>
+#include <gpuactors/agent/core/program_table.hpp>
 #include <gpuactors/agent/core/usage_reports.hpp>
 #include <gpuactors/base/limits.hpp>
 
@@ -25,15 +26,16 @@ struct AgentOptions {
   std::uint64_t id = 0;
   /// The host that workers listen at.
   std::string host{};
-  /// Types of tasks and actors that the workers can run; nothing: unknown.
-  std::optional<v1::TypeCatalog> types{};
+  /// What the workers run.
+  ProgramTable programs{};
   /// Heartbeat interval and link timeout of the agent's process.
   Duration heartbeat = limits::heartbeat;
   Duration link_timeout = limits::link_timeout;
 };
 
-/// Runs one worker for each device, for the leases on that device alone; one for work without a device; and one for
-/// each lease with several devices, with other accelerators or with `isolated`, which ends with the lease.
+/// Runs, of each program, one worker for each device, for the leases on that device alone; one for work without a
+/// device; and one for each lease with several devices, with other accelerators or with `isolated`, which ends with the
+/// lease.
 ///
 /// States of a worker: starting -> up -> (ending) -> reaped. The leases of an ending worker are reported as ended only
 /// after it was reaped: only then is their memory really free. A worker that does not answer is killed. The broker may
@@ -54,6 +56,9 @@ public:
   void worker_exited(std::uint64_t number, const std::string& text);
   void device_failed(const v1::DeviceFault& message);
   void device_used(v1::DeviceUse message);
+  /// The workers run these programs from now on, which may be the same ones anew: what runs goes on where it is, and
+  /// what starts does so in new processes.
+  void programs_changed(ProgramTable programs);
 
   // -- orders of the broker --------------------------------------------------------------------
 
@@ -99,6 +104,10 @@ private:
     LeaseId owner;
     /// Indices of the devices that it serves.
     std::vector<int> devices;
+    /// What it runs.
+    ProgramTable::Program program;
+    /// Its program has changed since: it gets no more work, but what borrows from its leases, and ends with the last.
+    bool retired = false;
     /// The worker is being ended and gets no more work.
     bool ending = false;
     /// A holder of it has told of a lost device.
@@ -132,9 +141,10 @@ private:
   // -- leases: agent_core.cpp ------------------------------------------------------------------
 
   template <class Message, class... Ins>
-  void start(Message order, v1::HeldLease held, const Isolated& isolated, const Ins&... message);
+  void start(Message order, v1::HeldLease held, const TypeWanted& type, Isolated isolated, const Ins&... message);
   /// Returns the report for a lease that must not start here; nothing if it may.
-  [[nodiscard]] std::optional<v1::LeaseEnded> refused(const v1::Lease& lease, const Isolated& isolated) const;
+  [[nodiscard]] std::optional<v1::LeaseEnded> refused(const v1::Lease& lease, const TypeWanted& type,
+                                                      const Isolated& isolated) const;
   /// Returns the record of the lease that a message is about; null if it has ended or has another epoch.
   template <class Message>
   [[nodiscard]] LeaseRecord* find(const Message& message);
@@ -144,10 +154,12 @@ private:
 
   // -- workers: workers.cpp --------------------------------------------------------------------
 
-  WorkerRecord& worker_for(const v1::HeldLease& held, const Isolated& isolated);
+  /// Returns the worker of the lease that this one borrows from; null if it borrows from none.
+  [[nodiscard]] const WorkerRecord* lender_of(const v1::Lease& lease) const;
+  WorkerRecord& worker_for(const v1::HeldLease& held, const TypeWanted& type, const Isolated& isolated);
   /// @param owner the lease that the process belongs to; null for a shared process.
-  WorkerRecord& start_worker(std::string key, std::vector<v1::Device> devices, const v1::HeldLease* owner,
-                             const Environment& environment, std::string purpose);
+  WorkerRecord& start_worker(std::string key, std::vector<v1::Device> devices, ProgramTable::Program program,
+                             const v1::HeldLease* owner, const Environment& environment, std::string purpose);
   void kill_worker(WorkerRecord& worker);
   /// Its process is gone, and all that it had to say has arrived.
   void bury(std::uint64_t number, std::string text);
@@ -175,8 +187,11 @@ private:
   v1::DeviceFault put_out_of_use(const std::vector<int>& devices, const std::string& reason);
   [[nodiscard]] std::optional<v1::LeaseEnded> refuse_failed(const v1::Lease& lease) const;
   void note_loss(int device);
-  /// Workers that do not come up put their devices out of use, too.
+  /// Workers that do not come up put their devices out of use, too, or their program.
   void note_failed_start(const WorkerRecord& worker);
+  void note_start(const WorkerRecord& worker);
+  void put_out_of_use(const WorkerProgram& program);
+  void tell_programs();
 
   AgentWorld& world_;
   AgentOptions options_;
@@ -206,6 +221,12 @@ private:
   std::deque<v1::OwnEnd> own_ends_;
   DeviceLosses losses_;
   DeviceLosses failed_starts_;
+  // Of programs, by number, on any device.
+  DeviceLosses failed_programs_;
+  /// Which programs, by number, have come up on which device.
+  std::set<std::pair<std::size_t, int>> came_up_;
+  /// How often the programs have changed.
+  std::uint64_t generation_ = 0;
 };
 
 template <class Message>

@@ -22,6 +22,8 @@ struct WorkerCommand {
   std::uint64_t number = 0;
   /// For display: "device 0", "actor trainer".
   std::string purpose;
+  /// The program that it runs, by its number in `ProgramTable`.
+  std::size_t program = 0;
   /// The devices that the worker serves, whole or in part; none for work without a device.
   std::vector<v1::Device> devices;
   /// The worker's environment, for example which devices it sees; a variable without a value is removed.
@@ -75,6 +77,7 @@ public:
   virtual void post(const ContactPtr& broker, v1::HolderUsage message) = 0;
   virtual void post(const ContactPtr& broker, v1::DeviceFault message) = 0;
   virtual void post(const ContactPtr& broker, v1::DeviceUse message) = 0;
+  virtual void post(const ContactPtr& broker, v1::NodePrograms message) = 0;
   virtual void ask(const ContactPtr& broker, v1::RegisterNode message, BrokerReply reply) = 0;
   virtual void ask(const ContactPtr& broker, v1::DrainNode message, BrokerReply reply) = 0;
   virtual void ask(const ContactPtr& broker, v1::Goodbye message, BrokerReply reply) = 0;

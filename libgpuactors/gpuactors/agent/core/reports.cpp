@@ -48,8 +48,9 @@ void AgentCore::register_node() {
   *message.mutable_node() = options_.node;
   message.mutable_node()->set_address(world_.address());
   message.set_agent(options_.id);
-  if (options_.types)
-    *message.mutable_types() = *options_.types;
+  if (options_.programs.types())
+    *message.mutable_types() = *options_.programs.types();
+  message.set_programs(generation_);
   message.set_heartbeat_ms(milliseconds(options_.heartbeat));
   message.set_link_timeout_ms(milliseconds(options_.link_timeout));
   message.set_registration(++registration_);
@@ -248,6 +249,8 @@ void AgentCore::report(v1::LeaseEnded message) {
     if (const auto worker = workers_.find(lease.mapped().worker); worker != workers_.end()) {
       worker->second.leases.erase(id);
       world_.holder_ended(worker->first, id.value());
+      if (worker->second.retired && worker->second.leases.empty() && !worker->second.ending)
+        kill_worker(worker->second);
     }
   }
   tell_broker(std::move(message));

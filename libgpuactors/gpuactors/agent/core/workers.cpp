@@ -37,36 +37,53 @@ std::map<std::string, std::optional<std::string>> visibility(const std::vector<v
 
 } // namespace
 
-AgentCore::WorkerRecord& AgentCore::worker_for(const v1::HeldLease& held, const Isolated& isolated) {
+const AgentCore::WorkerRecord* AgentCore::lender_of(const v1::Lease& lease) const {
+  const auto lender = leases_.find(LeaseId{lease.parent()});
+  if (lender == leases_.end())
+    return nullptr;
+  const auto worker = workers_.find(lender->second.worker);
+  return worker != workers_.end() ? &worker->second : nullptr;
+}
+
+AgentCore::WorkerRecord& AgentCore::worker_for(const v1::HeldLease& held, const TypeWanted& type,
+                                               const Isolated& isolated) {
   const auto& lease = held.lease();
   // Borrowed shares count against the quota of the parent lease, which the parent's process keeps.
-  if (const auto lender = leases_.find(LeaseId{lease.parent()}); lender != leases_.end() && !isolated.wanted)
-    if (const auto worker = workers_.find(lender->second.worker); worker != workers_.end() && !worker->second.ending)
-      return worker->second;
+  if (const auto* lender = lender_of(lease); lender != nullptr && !lender->ending && !isolated.wanted)
+    return workers_.at(lender->number);
   std::vector<v1::Device> devices;
   for (const auto& granted : lease.devices())
     for (const auto& device : options_.node.devices())
       if (device.index() == granted.index())
         devices.push_back(device);
+  auto program = options_.programs.find(type);
   if (isolated.wanted || devices.size() > 1 || lease.units_size() > 0)
-    return start_worker(fmt::format("lease {}", lease.id()), std::move(devices), &held, isolated.environment,
-                        lease.name());
+    return start_worker(fmt::format("lease {}", lease.id()), std::move(devices), std::move(program), &held,
+                        isolated.environment, lease.name());
   auto key = devices.empty() ? std::string{"no device"} : fmt::format("device {}", devices.front().index());
+  if (options_.programs.size() > 1)
+    key += fmt::format(", {}", program->name);
   if (const auto known = by_key_.find(key); known != by_key_.end())
     return workers_.at(known->second);
-  return start_worker(key, std::move(devices), nullptr, {}, key);
+  return start_worker(key, std::move(devices), std::move(program), nullptr, {}, key);
 }
 
 AgentCore::WorkerRecord& AgentCore::start_worker(std::string key, std::vector<v1::Device> devices,
-                                                 const v1::HeldLease* owner, const Environment& environment,
-                                                 std::string purpose) {
+                                                 ProgramTable::Program program, const v1::HeldLease* owner,
+                                                 const Environment& environment, std::string purpose) {
   WorkerCommand command;
   command.number = ++last_worker_;
+  command.program = program->number;
   command.purpose = std::move(purpose);
   command.environment = visibility(devices, owner);
-  // Tells the process that it is isolated: a fraction then takes turns with the device's other processes, whichever SMs
-  // it would get.
-  command.environment["GPUACTORS_ISOLATED"] = owner != nullptr ? std::optional<std::string>{"1"} : std::nullopt;
+  // Tells the process that it is not alone on its device: a fraction then takes turns with the device's other
+  // processes, whichever SMs it would get.
+  std::optional<std::string> shares;
+  if (owner != nullptr)
+    shares = "a process of its own";
+  else if (options_.programs.size() > 1)
+    shares = "the node's other programs have processes of their own";
+  command.environment["GPUACTORS_ISOLATED"] = shares;
   if (owner != nullptr && world_.mps_runs())
     command.environment.merge(mps_environment(owner->lease(), devices));
   // Users' variables come last: `emplace` keeps them from overriding those that limit the process.
@@ -75,6 +92,7 @@ AgentCore::WorkerRecord& AgentCore::start_worker(std::string key, std::vector<v1
   auto& worker = workers_[command.number];
   worker.number = command.number;
   worker.key = key;
+  worker.program = std::move(program);
   for (const auto& device : devices)
     worker.devices.push_back(device.index());
   if (owner != nullptr)
@@ -95,8 +113,7 @@ Result<void> AgentCore::worker_up(const v1::WorkerHello& message, const ContactP
   if (found == workers_.end() || found->second.ending || control == nullptr)
     return fail(Errc::not_found, fmt::format("worker {} is not expected", message.worker()));
   auto& worker = found->second;
-  for (const auto device : worker.devices)
-    failed_starts_.forget(device);
+  note_start(worker);
   worker.control = control;
   worker.pid = message.pid();
   worker.address = to_string(Endpoint{options_.host, static_cast<std::uint16_t>(message.port())});
@@ -155,8 +172,11 @@ void AgentCore::bury(std::uint64_t number, std::string text) { // NOLINT(*-unnec
   const auto& record = worker.mapped();
   free_key(record);
   note_failed_start(record);
-  // The planned end of a worker together with its own lease is not reported.
-  if (!record.owner || record.leases.size() > 1 || !record.ending)
+  // The planned end of a worker together with its own lease, or with the last one in an earlier program, is not
+  // reported.
+  const bool planned =
+      record.ending && (record.owner ? record.leases.size() <= 1 : record.retired && record.leases.empty());
+  if (!planned)
     world_.notice(fmt::format("the worker for {} (process {}) {}", record.key, record.pid, text));
   for (const auto id : record.leases) {
     auto& lease = leases_.at(id);

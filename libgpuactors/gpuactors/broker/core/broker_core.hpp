@@ -87,6 +87,7 @@ public:
   void saved(const v1::ActorSaved& message);
   void used(const v1::HolderUsage& message);
   void devices_failed(const v1::DeviceFault& message);
+  void programs_changed(const v1::NodePrograms& message);
   void devices_used(const v1::DeviceUse& message);
 
   // -- messages of clients ---------------------------------------------------------------------
@@ -126,6 +127,8 @@ private:
     /// Key in `peers_`.
     std::uint64_t peer = 0;
     v1::TypeCatalog types;
+    /// As in RegisterNode.
+    std::uint64_t programs = 0;
     /// Set while a node is drained with a deadline: when all its holders have to be gone.
     std::optional<TimePoint> empty_by;
     /// Indices of devices that are out of use; `node` has the reasons.
@@ -179,6 +182,8 @@ private:
     GroupId group;
     bool isolated = false;
     google::protobuf::Map<std::string, std::string> environment;
+    /// The type of the tasks.
+    std::string task;
     GrantAnswer answer;
   };
 
@@ -429,6 +434,9 @@ private:
 
   /// The ledger's number of a type; none without a name. @returns `invalid_argument` for what is no name of a type.
   Result<TypeId> type_of(std::string_view kind, const std::string& name);
+  /// The node runs other programs, unless they are known: what waits is placed by their types, and tasks that would run
+  /// on in leases there ask anew.
+  void renew_programs(const std::string& name, std::uint64_t programs, const v1::TypeCatalog& types);
   /// What the ledger is asked for, for the next life of an actor. @returns why it cannot be asked.
   Result<ResourceRequest> request_for(const ActorRecord& record);
 

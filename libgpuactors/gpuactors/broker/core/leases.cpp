@@ -32,6 +32,7 @@ void BrokerCore::acquire(const v1::AcquireLease& message, const Caller& caller, 
   waiting.group = request->group;
   waiting.isolated = message.request().isolated();
   waiting.environment = message.request().environment();
+  waiting.task = message.request().task();
   waiting.answer = std::move(answer);
   client_requests_[{message.client(), message.client_request()}] = id;
   reserve_ids(id.value());
@@ -106,6 +107,7 @@ void BrokerCore::start_runner(const Lease& lease, TaskRequest request) {
   order.set_client_request(request.client_request);
   order.set_isolated(request.isolated);
   *order.mutable_environment() = std::move(request.environment);
+  order.set_task(std::move(request.task));
   if (const auto& agent = nodes_.at(lease.node).agent)
     world_.post(agent, std::move(order));
 }

@@ -93,10 +93,13 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
   if (known != nodes_.end() && message.agent() != 0 && known->second.agent_id == message.agent()) {
     peers_.erase(known->second.peer);
     known->second.agent = agent;
-    known->second.types = message.types();
     known->second.release = message.release();
     known->second.peer = watch(agent, Peer{node.name(), 0});
+    // What waits gets its place when it is known what the node holds: granted before, it would count as lost.
+    ledger_.pause();
+    renew_programs(node.name(), message.programs(), message.types());
     reconcile(message);
+    apply(ledger_.resume(world_.now()));
     return answer.deliver({});
   }
   // The node was restarted while the broker stood still: nothing of the one before comes back.
@@ -155,6 +158,7 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
     record.agent_id = arrival.message.agent();
     record.agent = arrival.agent;
     record.types = arrival.message.types();
+    record.programs = arrival.message.programs();
     record.release = arrival.message.release();
     record.peer = watch(arrival.agent, Peer{node.name(), 0});
     log_.add(EventKind::node_added, node.name());

@@ -74,6 +74,16 @@ Result<Ledger::Events> RecordedLedger::undrain_node(std::string_view name, TimeP
   return noted(std::move(events));
 }
 
+Result<Ledger::Events> RecordedLedger::set_types(std::string_view name, std::optional<std::vector<std::string>> types,
+                                                 TimePoint now) {
+  if (writer_ == nullptr)
+    return Ledger::set_types(name, std::move(types), now);
+  auto events = Ledger::set_types(name, types, now);
+  if (events)
+    writer_->set_types(std::string{name}, types, now);
+  return noted(std::move(events));
+}
+
 Ledger::Events RecordedLedger::submit_group(GroupId id, GroupRequest request, TimePoint now) {
   if (writer_ == nullptr)
     return Ledger::submit_group(id, std::move(request), now);

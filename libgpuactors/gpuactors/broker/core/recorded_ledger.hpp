@@ -37,6 +37,7 @@ public:
   Result<Events> fail_device(std::string_view node, int index, TimePoint now, Holders holders);
   Result<Events> drain_node(std::string_view name, TimePoint now);
   Result<Events> undrain_node(std::string_view name, TimePoint now);
+  Result<Events> set_types(std::string_view name, std::optional<std::vector<std::string>> types, TimePoint now);
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
   Events submit_group(GroupId id, GroupRequest request, TimePoint now);
   Result<Events> release_group(GroupId id, TimePoint now);

@@ -60,6 +60,32 @@ Result<ResourceRequest> BrokerCore::request_for(const ActorRecord& record) {
   return std::move(request);
 }
 
+void BrokerCore::programs_changed(const v1::NodePrograms& message) {
+  if (const auto known = nodes_.find(message.node());
+      known != nodes_.end() && known->second.agent_id == message.agent())
+    renew_programs(message.node(), message.programs(), message.types());
+  // A node that waits to be admitted does not say it again.
+  for (auto& arrival : arrivals_)
+    if (arrival.message.node().name() == message.node() && arrival.message.agent() == message.agent()) {
+      arrival.message.set_programs(message.programs());
+      *arrival.message.mutable_types() = message.types();
+    }
+}
+
+void BrokerCore::renew_programs(const std::string& name, std::uint64_t programs, const v1::TypeCatalog& types) {
+  auto& record = nodes_.at(name);
+  if (programs <= record.programs)
+    return;
+  record.programs = programs;
+  record.types = types;
+  log_.add(EventKind::node_renewed, name);
+  apply(ledger_.set_types(name, type_names(types), world_.now()), "set_types");
+  for (auto& [id, lease] : task_leases_)
+    if (const auto* held = ledger_.find_lease(id); held != nullptr && held->node == name)
+      reclaim(id, lease);
+  answer_early();
+}
+
 void BrokerCore::types(const v1::GetTypes& message, TypesAnswer answer) {
   const auto has_wanted = [&](const auto& node) {
     const auto& [name, record] = node;

@@ -62,7 +62,7 @@ Result<void> Launcher::start(const WorkerCommand& command) {
     *setup.add_devices() = device;
   GPUACTORS_LET(json, message_to_json(setup));
   Command child;
-  child.path = options_.program;
+  child.path = options_.programs.at(command.program);
   child.arguments = {"worker", json};
   for (const auto& [name, value] : command.environment)
     if (value)

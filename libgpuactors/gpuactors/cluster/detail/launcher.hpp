@@ -23,8 +23,8 @@ struct WorkerLine {
 };
 
 struct LauncherOptions {
-  /// The program that workers run.
-  std::string program;
+  /// The programs that workers run, by their numbers in the agent's table.
+  std::vector<std::string> programs;
   /// The setup that all workers of the node share.
   v1::WorkerSetup setup;
   /// Gets each line that a worker wrote, on the process table's thread.

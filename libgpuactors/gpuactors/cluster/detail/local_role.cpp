@@ -33,7 +33,7 @@ void visit_role(Visitor&& visit, LocalRole& role) {
   visit(role.node.accelerator_root);
   visit(role.node.host);
   visit(role.node.logs);
-  visit(role.node.program);
+  visit(role.node.programs);
   visit(role.node.plugins);
   visit(role.node.runtime_source);
   visit(role.node.stop_grace);

@@ -11,8 +11,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <set>
 
 namespace gpuactors::detail {
 
@@ -24,11 +26,28 @@ std::string host_name() {
   return name.data();
 }
 
-std::string program_of(const NodeDaemon& options) {
-  if (!options.program.empty())
-    return options.program;
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+/// What to start workers with. Asked once: this program's file may be replaced while it runs.
+Result<std::vector<std::string>> programs_of(const NodeDaemon& options) {
+  if (options.programs.empty()) {
+    std::error_code error;
+    return std::vector{std::filesystem::read_symlink("/proc/self/exe", error).string()};
+  }
+  std::set<std::string> seen;
+  for (const auto& program : options.programs) {
+    if (program.empty())
+      return fail(Errc::invalid_argument, "the name of a program is empty");
+    if (!seen.insert(program).second)
+      return fail(Errc::invalid_argument, fmt::format("the program {} is named twice", program));
+  }
+  return options.programs;
+}
+
+/// What a program is called in messages: as short as it can be while others have other names.
+std::string display_name(const std::string& program, const std::vector<std::string>& programs) {
+  const auto short_name = [](const std::string& path) { return std::filesystem::path{path}.filename().string(); };
+  const auto same = std::count_if(programs.begin(), programs.end(),
+                                  [&](const auto& other) { return short_name(other) == short_name(program); });
+  return same == 1 ? short_name(program) : program;
 }
 
 /// Absolute paths of plugins, for processes in any folder: a bare name is a file in this folder, and is not searched
@@ -44,22 +63,23 @@ Result<std::vector<std::string>> paths_of(const std::vector<std::string>& plugin
   return paths;
 }
 
-/// What the node offers: its resources, and the devices and types of its workers' program.
-Result<v1::RegisterNode> offer_of(const NodeDaemon& options, const std::vector<std::string>& plugins) {
-  const auto name = options.name.empty() ? host_name() : options.name;
-  GPUACTORS_LET(described,
-                node_options({name, options.labels, options.cpus, options.resources, options.accelerator_root}));
-  GPUACTORS_LET(offer, describe_program(program_of(options), name, options.devices, plugins));
-  auto node = describe_node(described, {});
-  node.mutable_devices()->Swap(offer.mutable_node()->mutable_devices());
+std::vector<std::string> uuids_of(const v1::Node& node) {
   std::vector<std::string> uuids;
   for (const auto& device : node.devices())
     uuids.push_back(device.uuid());
-  for (const auto distance : distances_between(uuids))
+  return uuids;
+}
+
+/// The node's resources, with the devices that its programs see.
+Result<v1::Node> node_of(const NodeDaemon& options, const std::string& name, const v1::Node& seen) {
+  GPUACTORS_LET(described,
+                node_options({name, options.labels, options.cpus, options.resources, options.accelerator_root}));
+  auto node = describe_node(described, {});
+  *node.mutable_devices() = seen.devices();
+  for (const auto distance : distances_between(uuids_of(node)))
     node.add_distances(distance);
   GPUACTORS_TRY(check_texts(node));
-  *offer.mutable_node() = std::move(node);
-  return std::move(offer);
+  return node;
 }
 
 std::int64_t signed_milliseconds(Duration duration) {
@@ -115,14 +135,43 @@ NodePart::~NodePart() {
     launcher_->close();
 }
 
+struct NodePart::Offer {
+  /// With the devices that the programs see, and no more.
+  v1::Node node;
+  v1::NodePrograms programs;
+};
+
+Result<NodePart::Offer> NodePart::look_at_programs() const {
+  Offer offer;
+  for (const auto& program : programs_) {
+    GPUACTORS_LET(described, describe_program(program, name_, devices_, plugins_));
+    auto* each = offer.programs.add_each();
+    each->set_name(display_name(program, programs_));
+    *each->mutable_types() = std::move(*described.mutable_types());
+    if (offer.programs.each_size() > 1 && uuids_of(described.node()) != uuids_of(offer.node))
+      return fail(Errc::invalid_argument,
+                  fmt::format("{} sees {} devices ({}), and {} sees {} ({}): the programs of a node must see the same",
+                              programs_.front(), offer.node.devices_size(), fmt::join(uuids_of(offer.node), ", "),
+                              program, described.node().devices_size(), fmt::join(uuids_of(described.node()), ", ")));
+    offer.node = std::move(*described.mutable_node());
+  }
+  return offer;
+}
+
 Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const Endpoint& broker,
                              const DaemonOptions& daemon, const caf::strong_actor_ptr& local) {
   stop_grace_ = options.stop_grace;
   notice_ = daemon.notice;
   on_registered_ = options.registered;
   GPUACTORS_LET(plugins, paths_of(options.plugins));
-  GPUACTORS_LET(offer, offer_of(options, plugins));
-  const auto node = offer.node();
+  GPUACTORS_LET(files, programs_of(options));
+  plugins_ = std::move(plugins);
+  programs_ = std::move(files);
+  name_ = options.name.empty() ? host_name() : options.name;
+  devices_ = options.devices;
+  GPUACTORS_LET(offer, look_at_programs());
+  GPUACTORS_LET(programs, ProgramTable::from_wire(offer.programs));
+  GPUACTORS_LET(node, node_of(options, name_, offer.node));
   GPUACTORS_LET(host, options.host.empty() ? address_towards(broker) : Result<std::string>{options.host});
   warn_if_open(host, daemon);
   GPUACTORS_LET(log, NodeLog::open(node.name(), options.logs, daemon.notice));
@@ -131,7 +180,7 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
   const auto address = std::make_shared<std::string>();
   auto setup = agent_options(core.links());
   setup.agent.node = node;
-  setup.agent.types = std::move(*offer.mutable_types());
+  setup.agent.programs = std::move(programs);
   setup.agent.host = host;
   setup.address = [address] { return *address; };
   setup.launcher = launcher;
@@ -143,11 +192,11 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
   failure_.watch(agent_, "node's agent");
 
   LauncherOptions launch;
-  launch.program = program_of(options);
+  launch.programs = programs_;
   launch.setup = setup_of(core.links().options(), options, node.name());
   launch.setup.set_broker(to_string(broker));
   launch.setup.set_host(host);
-  launch.setup.mutable_plugins()->Assign(plugins.begin(), plugins.end());
+  launch.setup.mutable_plugins()->Assign(plugins_.begin(), plugins_.end());
   launch.on_line = [log, notice = notice_](const WorkerLine& line) {
     log->append(line);
     notice(fmt::format("[{}] {}", line.purpose, line.text));
@@ -197,6 +246,21 @@ void NodePart::dial(Links& links, const Endpoint& broker) {
         caf_version::post(agent, v1::LinkChanged{}, handle ? *handle : caf::strong_actor_ptr{});
       });
   redial_->start();
+}
+
+void NodePart::serve(Termination& termination) {
+  while (!termination.wait_or(RenewSignal::descriptor()))
+    if (renewals_.take())
+      renew_programs();
+}
+
+void NodePart::renew_programs() const {
+  notice_("SIGUSR1: looking at the programs anew");
+  const auto offer = look_at_programs();
+  const auto table = offer ? ProgramTable::from_wire(offer->programs) : Result<ProgramTable>{fail(offer.error())};
+  if (!table)
+    return notice_(fmt::format("the programs stay as they are: {}", table.error().message()));
+  caf_version::post(agent_, offer->programs);
 }
 
 bool NodePart::await_registration(Termination& termination) const {

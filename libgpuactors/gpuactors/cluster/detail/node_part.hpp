@@ -7,6 +7,7 @@
 #include <gpuactors/cluster/detail/device_watch.hpp>
 #include <gpuactors/cluster/detail/launcher.hpp>
 #include <gpuactors/cluster/detail/node_log.hpp>
+#include <gpuactors/cluster/detail/renew_signal.hpp>
 #include <gpuactors/cluster/detail/termination.hpp>
 
 namespace gpuactors::detail {
@@ -30,6 +31,9 @@ public:
   /// @returns false if a signal ended the wait.
   bool await_registration(Termination& termination) const;
 
+  /// Waits for a signal to end, and starts the programs anew at each SIGUSR1 until then.
+  void serve(Termination& termination);
+
   /// Moves or ends the node's work within the grace, if there is one. Another signal ends that wait.
   void empty(Termination& termination) const;
 
@@ -44,12 +48,19 @@ public:
 
 private:
   struct LateLauncher;
+  struct Offer;
+
+  /// Asks each program, in a process of its own, which devices it sees and which types it has. Blocks.
+  [[nodiscard]] Result<Offer> look_at_programs() const;
+  void renew_programs() const;
 
   /// The part of the agent's options that does not depend on what the node offers.
   [[nodiscard]] ProcessAgentOptions agent_options(const Links& links) const;
   /// Connects the agent to the broker, again whenever the connection is lost.
   void dial(Links& links, const Endpoint& broker);
 
+  /// From the beginning: before, the signal would end the process.
+  RenewSignal renewals_;
   std::shared_ptr<Launcher> launcher_;
   DeviceWatch watch_;
   std::shared_ptr<Redial> redial_;
@@ -59,6 +70,11 @@ private:
   Flag parted_ = std::make_shared<FutureState<void>>();
   ControlFailure failure_;
   caf::strong_actor_ptr agent_;
+  std::string name_;
+  /// As its options have them.
+  std::string devices_;
+  std::vector<std::string> programs_;
+  std::vector<std::string> plugins_;
   Duration stop_grace_{};
   std::function<void(std::string_view)> notice_;
   std::function<void()> on_registered_;

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 
 namespace gpuactors::detail {
 
@@ -45,16 +46,26 @@ void Termination::wait() {
 }
 
 bool Termination::wait_for(Duration time) {
-  const auto end = deadline_after(Clock::now(), time);
+  return wait_until(deadline_after(Clock::now(), time), -1);
+}
+
+bool Termination::wait_or(int descriptor) {
+  return wait_until(TimePoint::max(), descriptor);
+}
+
+bool Termination::wait_until(TimePoint end, int descriptor) {
+  constexpr Duration longest = std::chrono::hours{1};
   for (;;) {
     if (signals_.take())
       return true;
-    const auto left = std::max<Duration>(Duration::zero(), end - Clock::now());
+    const auto left = std::clamp<Duration>(end - Clock::now(), Duration::zero(), longest);
     if (left == Duration::zero())
       return false;
-    pollfd polled{SignalCounter::descriptor(), POLLIN, 0};
-    // A signal that another thread has caught ends no wait here; the counter does.
-    ::poll(&polled, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+    std::array<pollfd, 2> polled{{{SignalCounter::descriptor(), POLLIN, 0}, {descriptor, POLLIN, 0}}};
+    // A signal that another thread has caught ends no wait here; the counter does. A descriptor below 0 is skipped.
+    ::poll(polled.data(), polled.size(), static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+    if ((polled[1].revents & POLLIN) != 0)
+      return signals_.take();
   }
 }
 

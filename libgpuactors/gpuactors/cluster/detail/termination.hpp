@@ -24,7 +24,12 @@ public:
   /// Waits at most for `time`. @returns whether a signal has come.
   bool wait_for(Duration time);
 
+  /// Waits until a signal has come or the descriptor is readable. @returns whether a signal has come.
+  bool wait_or(int descriptor);
+
 private:
+  bool wait_until(TimePoint end, int descriptor);
+
   SignalCounter signals_{SignalCounter::Later::counted};
   struct sigaction pipe_before_ {};
 };

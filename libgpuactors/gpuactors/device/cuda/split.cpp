@@ -121,8 +121,8 @@ Result<std::shared_ptr<Split>> Split::make(const std::shared_ptr<Primary>& prima
     return without(fmt::format("MPS gives this process {} % of the SMs, whichever they are", percent),
                    ComputeEnforcement::capped, percent);
   // The driver lets processes take turns, each with all SMs.
-  if (std::getenv("GPUACTORS_ISOLATED") != nullptr)
-    return without("a process of its own", ComputeEnforcement::time_sliced);
+  if (const auto* why = std::getenv("GPUACTORS_ISOLATED"))
+    return without(why, ComputeEnforcement::time_sliced);
   if (const auto* missing = primary->driver().missing_for_green)
     return without(fmt::format("the CUDA driver has no {}: CUDA 12.5 or later is needed", missing));
   auto groups = split(*primary);

@@ -40,7 +40,7 @@ void Runner::run_step(const Json& step, std::size_t number) {
   const auto place = fmt::format("steps[{}]", number);
   static const std::vector<std::string> known = {"submit",      "submit_group", "release",      "release_group",
                                                  "add_node",    "drain_node",   "undrain_node", "remove_node",
-                                                 "fail_device", "set_quota",    "advance"};
+                                                 "fail_device", "set_types",    "set_quota",    "advance"};
   const Reader reader(step, place, known);
   if (step.size() != 1)
     throw ScenarioError(
@@ -147,6 +147,10 @@ void Runner::change_node(const std::string& action, const Json& value, const std
     const auto events = expect(ledger_.fail_device(name, static_cast<int>(index), now_, holders), place);
     tell_of_node(NodeChange::device_failed, name, static_cast<int>(index));
     return report(events);
+  }
+  if (action == "set_types") {
+    auto step = read_types(value, place);
+    return report(expect(ledger_.set_types(step.node, std::move(step.types), now_), place));
   }
   const auto name = read_name(value, place, "name");
   if (action == "drain_node") {

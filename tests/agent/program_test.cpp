@@ -1,0 +1,209 @@
+// The programs of a node: which of them runs what, when they change, and when one of them does not start.
+#include <support/catch.hpp>
+#include <support/results.hpp>
+
+#include <agent/core_scene.hpp>
+
+using namespace agent_test;
+using gpuactors::test::must;
+
+namespace {
+
+/// A program with tasks of these types.
+WorkerProgram program(const std::string& name, const std::vector<std::string>& tasks, const std::string& input = "In") {
+  WorkerProgram result;
+  result.name = name;
+  result.types.emplace();
+  for (const auto& task : tasks) {
+    auto* type = result.types->add_tasks();
+    type->set_name(task);
+    type->set_input(input);
+    type->set_output("Out");
+  }
+  return result;
+}
+
+ProgramTable two_programs() {
+  return must(ProgramTable::make({program("vision", {"see", "both"}), program("speech", {"hear", "both"})}));
+}
+
+std::vector<std::string> tasks_of(const std::optional<v1::TypeCatalog>& types) {
+  std::vector<std::string> names;
+  for (const auto& task : types->tasks())
+    names.push_back(task.name());
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+constexpr auto task = TypeWanted::Kind::task;
+constexpr auto actor = TypeWanted::Kind::actor;
+
+} // namespace
+
+TEST_CASE("a type runs in the first program that has it, and is described once") {
+  auto table = two_programs();
+  CHECK(table.find({task, "see"})->name == "vision");
+  CHECK(table.find({task, "hear"})->name == "speech");
+  CHECK(table.find({task, "both"})->name == "vision");
+  CHECK(table.find({task, ""})->name == "vision");
+  CHECK(table.find({task, "smell"}) == nullptr);
+  CHECK(table.find({actor, "see"}) == nullptr);
+  CHECK(tasks_of(table.types()) == Names{"see", "both", "hear"});
+  CHECK(table.withdraw(0));
+  CHECK_FALSE(table.withdraw(0));
+  CHECK(table.find({task, "both"})->name == "speech");
+  CHECK(table.find({task, "see"}) == nullptr);
+  CHECK(tasks_of(table.types()) == Names{"hear", "both"});
+}
+
+TEST_CASE("a program that does not say its types counts as having all") {
+  const auto table = must(ProgramTable::make({program("vision", {"see"}), {0, "any", std::nullopt}}));
+  CHECK(table.find({task, "see"})->name == "vision");
+  CHECK(table.find({actor, "whatever"})->name == "any");
+  CHECK_FALSE(table.types().has_value());
+}
+
+TEST_CASE("two programs whose types of one name differ cannot be on a node, and are told how") {
+  const auto refused = ProgramTable::make({program("a", {"see"}), program("b", {"see"}, "Image")});
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error()
+        == Error{Errc::invalid_argument, "task type see is one thing in a (In to Out) and another in b (Image to Out): "
+                                         "give one of them another name"});
+  CHECK(ProgramTable::make({}).error().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("actors of two programs are alike if their methods are, in any order") {
+  const auto counter = [](const std::string& name, Names methods) {
+    WorkerProgram result;
+    result.name = name;
+    result.types.emplace();
+    auto* type = result.types->add_actors();
+    type->set_name("counter");
+    for (const auto& method : methods)
+      type->add_methods()->set_name(method);
+    return result;
+  };
+  CHECK(ProgramTable::make({counter("a", {"x", "y"}), counter("b", {"y", "x"})}).has_value());
+  CHECK_FALSE(ProgramTable::make({counter("a", {"x", "y"}), counter("b", {"x"})}).has_value());
+}
+
+TEST_CASE("leases on one device run in the worker of the program that has their type") {
+  Scene scene{two_programs()};
+  scene.lease(1, {.task = "see"});
+  scene.lease(2, {.task = "hear"});
+  scene.lease(3, {.task = "both"});
+  scene.lease(4, {.isolated = true, .task = "hear"});
+  scene.lease(5, {.device = -1, .task = "hear"});
+  REQUIRE(scene.world.workers.size() == 4);
+  CHECK(scene.world.workers[0].program == 0);
+  CHECK(scene.world.workers[0].purpose == "device 0, vision");
+  CHECK(scene.world.workers[1].program == 1);
+  CHECK(scene.world.workers[2].program == 1);
+  CHECK(scene.world.workers[3].purpose == "no device, speech");
+  // Each of them is told that it is not alone on its device.
+  CHECK(scene.world.workers[0].environment.at("GPUACTORS_ISOLATED").has_value());
+  for (std::uint64_t worker = 1; worker <= 4; ++worker)
+    scene.come_up(worker);
+  CHECK(scene.ordered("worker 1: start 3"));
+  CHECK(scene.ordered("worker 2: start 2"));
+}
+
+TEST_CASE("what borrows from a lease runs in its process if the program there has the type, else in its own") {
+  Scene scene{two_programs()};
+  scene.lease(1, {.task = "hear"});
+  scene.come_up(1);
+  scene.lease(2, {.parent = 1, .task = "both"});
+  CHECK(scene.ordered("worker 1: start 2"));
+  scene.lease(3, {.parent = 1, .task = "see"});
+  REQUIRE(scene.world.workers.size() == 2);
+  CHECK(scene.world.workers[1].program == 0);
+  scene.come_up(2);
+  CHECK(scene.ordered("worker 2: start 3"));
+  scene.end(3);
+  CHECK(scene.world.killed.count(2) == 1);
+}
+
+TEST_CASE("what no program has any more is not found, when the order was on its way") {
+  Scene scene{two_programs()};
+  scene.core->programs_changed(must(ProgramTable::make({program("vision", {"see"})})));
+  scene.lease(1, {.task = "hear"});
+  REQUIRE(scene.end_of(1) != nullptr);
+  CHECK(scene.end_of(1)->error() == static_cast<std::uint32_t>(Errc::not_found));
+  CHECK(scene.end_of(1)->text() == "no program of node node has the type hear any more");
+  CHECK(scene.world.workers.empty());
+}
+
+TEST_CASE("when programs are started anew, what runs stays where it is, and what starts gets new processes") {
+  Scene scene{two_programs()};
+  scene.lease(1, {.task = "see"});
+  scene.lease(2, {.task = "hear"});
+  scene.lease(3, {.isolated = true, .task = "see"});
+  for (std::uint64_t worker = 1; worker <= 3; ++worker)
+    scene.come_up(worker);
+  scene.end(2);
+  const auto before = scene.world.notices;
+  scene.core->programs_changed(must(ProgramTable::make({program("vision", {"see", "smell"}), program("speech", {})})));
+  // Of the types, the broker learns at once; a process in which nothing runs ends, without a word.
+  REQUIRE(scene.world.programs.size() == 1);
+  CHECK(scene.world.programs[0].programs() == 1);
+  CHECK(tasks_of(scene.world.programs[0].types()) == Names{"see", "smell"});
+  CHECK(scene.world.killed == std::set<std::uint64_t>{2});
+  scene.core->worker_exited(2, "was killed");
+  CHECK(scene.world.notices.find("was killed") == std::string::npos);
+  // What borrows from what runs stays with it.
+  scene.lease(4, {.parent = 1, .task = "see"});
+  CHECK(scene.ordered("worker 1: start 4"));
+  scene.lease(5, {.task = "see"});
+  REQUIRE(scene.world.workers.size() == 4);
+  scene.come_up(4);
+  CHECK(scene.ordered("worker 4: start 5"));
+  scene.end(4);
+  CHECK(scene.world.killed.count(1) == 0);
+  scene.end(1);
+  CHECK(scene.world.killed.count(1) == 1);
+  CHECK(scene.world.killed.count(3) == 0);
+  CHECK(scene.world.killed.count(4) == 0);
+}
+
+TEST_CASE("an agent that comes to a broker says what its programs have by then") {
+  Scene scene{two_programs()};
+  scene.core->broker_changed(nullptr);
+  scene.core->programs_changed(must(ProgramTable::make({program("vision", {"see"})})));
+  CHECK(scene.world.programs.empty());
+  scene.core->broker_changed(std::make_shared<Somebody>(0));
+  CHECK(scene.world.registration.programs() == 1);
+  CHECK(tasks_of(scene.world.registration.types()) == Names{"see"});
+}
+
+TEST_CASE("a program whose workers do not come up loses its types, and takes no device from the others") {
+  Scene scene{two_programs()};
+  scene.lease(1, {.task = "see"});
+  scene.come_up(1);
+  for (std::uint64_t id = 2; id < 2 + limits::device_losses; ++id) {
+    CHECK(scene.world.programs.empty());
+    scene.lease(id, {.task = "hear"});
+    scene.core->worker_exited(id, "did not find its library");
+  }
+  CHECK(scene.world.faults.empty());
+  REQUIRE(scene.world.programs.size() == 1);
+  CHECK(tasks_of(scene.world.programs[0].types()) == Names{"see", "both"});
+  CHECK(scene.world.notices.find("3 workers of program speech in a row did not come up") != std::string::npos);
+  // Started anew, it may do better.
+  scene.core->programs_changed(two_programs());
+  CHECK(tasks_of(scene.world.programs[1].types()) == Names{"see", "both", "hear"});
+}
+
+TEST_CASE("a device on which no program comes up is out of use where they come up on another one") {
+  Scene scene{two_programs()};
+  scene.lease(1, {.device = 1, .task = "see"});
+  scene.come_up(1);
+  for (std::uint64_t id = 2; id < 2 + limits::device_losses; ++id) {
+    CHECK(scene.world.faults.empty());
+    scene.lease(id, {.device = 0, .task = "see"});
+    scene.core->worker_exited(id, "could not open its device");
+  }
+  REQUIRE(scene.world.faults.size() == 1);
+  CHECK(scene.world.faults[0].devices(0) == 0);
+  CHECK(scene.world.programs.empty());
+}
