@@ -184,6 +184,8 @@ Op make_op(Random& random, bool with_groups, bool with_quotas, bool with_types) 
   Op op;
   if (with_quotas && random.chance(5))
     op = make_quota(random);
+  else if (with_types && random.chance(5))
+    op.kind = Op::Kind::set_types;
   else if (dice < 45)
     op = make_submit(random, with_groups);
   else if (dice < 72)
@@ -198,8 +200,6 @@ Op make_op(Random& random, bool with_groups, bool with_quotas, bool with_types) 
     op.kind = Op::Kind::advance;
   else if (dice < 96)
     op.kind = Op::Kind::add_node;
-  else if (with_types && random.chance(40))
-    op.kind = Op::Kind::set_types;
   else
     op.kind =
         random.one_of({Op::Kind::remove_node, Op::Kind::drain_node, Op::Kind::undrain_node, Op::Kind::fail_device});

@@ -7,6 +7,7 @@
 #include <gpuactors/broker/core/desired_state.hpp>
 #include <gpuactors/broker/core/event_log.hpp>
 #include <gpuactors/broker/core/lives.hpp>
+#include <gpuactors/broker/core/node_record.hpp>
 #include <gpuactors/broker/core/recorded_ledger.hpp>
 #include <gpuactors/broker/core/world.hpp>
 
@@ -118,29 +119,6 @@ private:
   using ActorName = std::pair<std::string, std::string>; // name space, name
 
   static constexpr std::uint64_t stop_grace_ms = std::chrono::milliseconds{limits::stop_grace}.count();
-
-  struct NodeRecord {
-    v1::Node node;
-    std::uint64_t agent_id = 0;
-    /// Null while the node is away or being removed.
-    ContactPtr agent;
-    /// Key in `peers_`.
-    std::uint64_t peer = 0;
-    v1::TypeCatalog types;
-    /// As in RegisterNode.
-    std::uint64_t programs = 0;
-    /// Set while a node is drained with a deadline: when all its holders have to be gone.
-    std::optional<TimePoint> empty_by;
-    /// Indices of devices that are out of use; `node` has the reasons.
-    std::set<int> failed;
-    /// Last reported utilization, by device index.
-    std::map<int, v1::DeviceUse::Use> uses;
-    /// How its tasks went.
-    google::protobuf::RepeatedPtrField<v1::CallStats> tasks;
-    std::string release;
-    /// It has said goodbye: the end of its connection is its own end.
-    bool leaves = false;
-  };
 
   struct ClientRecord {
     std::string name;
