@@ -142,6 +142,10 @@ Result<Fronts> Fronts::open(Service& service, FrontOptions options) {
   auto parts = std::make_unique<Parts>();
   parts->state = std::make_shared<FrontState>(service, std::move(options), std::move(tokens));
   const auto& chosen = parts->state->options;
+  if (!chosen.request_log.empty()) {
+    GPUACTORS_LET(log, RequestLog::open(chosen.request_log, chosen.notice));
+    parts->state->log = std::move(log);
+  }
   if (chosen.http) {
     GPUACTORS_LET(server, HttpServer::open(parts->state, *chosen.http));
     parts->http = std::move(server);

@@ -63,6 +63,8 @@ struct FrontOptions {
   /// one of them. Those with "ask" before them may not load and unload models. Read again when it has changed.
   std::filesystem::path token_file;
   std::optional<TlsFiles> tls;
+  /// A file that gets a line for each request, "-" for standard output (`RequestLog`). Empty: none.
+  std::filesystem::path request_log;
   /// Threads that read and write HTTP.
   std::size_t io_threads = 2;
   /// What the metadata of the server says.

@@ -33,6 +33,7 @@ struct Typed {
   std::string http;
   std::string grpc;
   std::string token_file;
+  std::string request_log;
   std::string tls_cert;
   std::string tls_key;
   std::string load_paths;
@@ -103,6 +104,13 @@ void add_fronts(CLI::App& parser, Typed& typed) {
           "--token-file", typed.token_file,
           "Bearer tokens, one a line, that clients have to know; needed beyond loopback, or TLS. Behind \"ask \" "
           "stand those that may not load and unload models")
+      ->type_name("FILE")
+      ->group(group);
+  parser
+      .add_option(
+          "--request-log", typed.request_log,
+          "File that gets a line of JSON for each request: who, what, when, the status, where the time went; - is "
+          "standard output. A file that was renamed is made anew. None when left out")
       ->type_name("FILE")
       ->group(group);
   parser.add_option("--tls-cert", typed.tls_cert, "Certificate with its chain, PEM")->type_name("FILE")->group(group);
@@ -196,6 +204,7 @@ Result<FrontOptions> read_fronts(const Typed& typed) {
   fronts.http = http;
   fronts.grpc = grpc;
   fronts.token_file = typed.token_file;
+  fronts.request_log = typed.request_log;
   if (typed.tls_cert.empty() != typed.tls_key.empty())
     return gpuactors::fail(Errc::invalid_argument, "--tls-cert and --tls-key belong together: one of them is missing");
   if (!typed.tls_cert.empty())

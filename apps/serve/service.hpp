@@ -115,12 +115,22 @@ struct InferRequest {
   bool wants_end = false;
 };
 
+/// Where the time of a request went that was answered as part of a batch.
+struct ReplyTimes {
+  /// From its arrival to when its batch was sent.
+  gpuactors::Duration queued{};
+  /// What the actor needed for the batch.
+  gpuactors::Duration inferred{};
+  std::uint64_t batch_rows = 0;
+};
+
 /// One answer, or one of those of a generative model.
 struct InferReply {
   std::string model;
   std::string version;
   std::string id;
   std::vector<NamedTensor> outputs;
+  std::optional<ReplyTimes> times{};
 };
 
 /// How the codes of `gpuactors::Errc` are used here, and what fronts make of them (HTTP, gRPC):

@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 using namespace std::chrono_literals;
 using namespace serve;
@@ -29,9 +30,10 @@ namespace {
 
 /// The fronts over the test models, and a channel to them.
 struct Served {
-  explicit Served(const std::filesystem::path& token_file = {}) {
+  explicit Served(const std::filesystem::path& token_file = {}, const std::filesystem::path& request_log = {}) {
     FrontOptions options;
     options.token_file = token_file;
+    options.request_log = request_log;
     options.grpc = gpuactors::Endpoint{"127.0.0.1", 0};
     fronts.emplace(must(Fronts::open(service, options)));
     channel = channel_to(*fronts->grpc());
@@ -77,6 +79,48 @@ TEST_CASE("a stream ends with the answer to what it has asked when the server do
   CHECK_FALSE(stream->Read(&response));
   CHECK(stream->Finish().error_message() == "the server ends");
   stopping.join();
+}
+
+TEST_CASE("each request over gRPC has a line in the log, and its client is told its id", "[serve]") {
+  const gpuactors::test::TemporaryFolder folder;
+  const auto file = folder.path() / "log";
+  {
+    Served served{{}, file};
+    auto stub = inference::GRPCInferenceService::NewStub(served.channel);
+    inference::ModelInferResponse answer;
+    for (const auto* model : {"line", "none"}) {
+      grpc::ClientContext context;
+      context.AddMetadata("x-request-id", "mine-1");
+      CHECK(stub->ModelInfer(&context, row_for(model), &answer).ok() == (std::string_view{model} == "line"));
+      CHECK(context.GetServerInitialMetadata().find("x-request-id")->second == "mine-1");
+    }
+    {
+      grpc::ClientContext context;
+      auto stream = stub->ModelStreamInfer(&context);
+      inference::ModelStreamInferResponse response;
+      REQUIRE(stream->Write(row_for("line")));
+      REQUIRE(stream->Read(&response));
+      CHECK(context.GetServerInitialMetadata().find("x-request-id")->second.size() == 16);
+      stream->WritesDone();
+      CHECK(stream->Finish().ok());
+    }
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + 50ms);
+    CHECK_FALSE(stub->ModelInfer(&context, row_for("wait"), &answer).ok());
+  }
+  std::ifstream lines{file};
+  std::vector<std::string> found;
+  for (std::string line; std::getline(lines, line);)
+    found.push_back(line);
+  REQUIRE(found.size() == 4);
+  const auto says = [&](std::size_t number, const std::string& part) {
+    return found[number].find(part) != std::string::npos;
+  };
+  CHECK(says(0, R"("front":"grpc","client":"127.0.0.1:)"));
+  CHECK(says(0, R"("id":"mine-1","request":"ModelInfer","model":"line","version":"1","status":0)"));
+  CHECK(says(1, R"("model":"none","status":5)"));
+  CHECK(says(2, R"("request":"ModelStreamInfer","model":"line","version":"1","status":0)"));
+  CHECK(says(3, R"("model":"wait","status":1)"));
 }
 
 TEST_CASE("answers over gRPC are counted by code, each one of a stream", "[serve]") {

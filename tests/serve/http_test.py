@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import itertools
 import json
+import os
 import re
 import select
 import shutil
@@ -506,6 +507,62 @@ class Access(unittest.TestCase):
                         connection.sendall(request_of("POST", LINE, b"x" * 2_000_000))
                         self.assertEqual(Answer(stream).status, 401)
                         self.assertEqual(stream.read(), b"")
+
+
+class RequestLog(unittest.TestCase):
+    """What --request-log writes, and the ids of requests."""
+
+    @staticmethod
+    def lines(file):
+        with open(file, encoding="utf-8") as log:
+            return [json.loads(line) for line in log]
+
+    def test_each_request_that_asks_a_model_has_a_line(self):
+        with tempfile.TemporaryDirectory() as folder, Server(
+                PROGRAM, "--request-log", folder + "/log") as server:
+            body = infer_body([1, 2, 3, 4])
+            answer = ask(server, "POST", LINE, body, ["X-Request-Id: mine-1"])
+            self.assertEqual(answer.headers["x-request-id"], "mine-1")
+            failed = ask(server, "POST", "/v2/models/none/infer", body, ["X-Request-Id: not a word"])
+            self.assertRegex(failed.headers["x-request-id"], "^[0-9a-f]{16}$")
+            ask(server, "GET", "/v2/health/ready")
+            ask(server, "GET", "/metrics")
+            self.assertEqual(ask(server, "GET", "/nothing").status, 404)
+            self.assertEqual(ask(server, "POST", TALK + "/generate_stream", b'{"text":"a b"}').status, 200)
+            with server.connect() as gone:
+                gone.sendall(request_of("POST", WAIT, body))
+                eventually(lambda: server.metric("gpuactors_serve_http_requests_total") >= 6)
+            eventually(lambda: len(self.lines(folder + "/log")) == 5)
+            lines = self.lines(folder + "/log")
+            self.assertEqual([(line["request"], line["status"]) for line in lines],
+                             [("POST " + LINE, 200), ("POST /v2/models/none/infer", 404), ("GET /nothing", 404),
+                              ("POST " + TALK + "/generate_stream", 200), ("POST " + WAIT, 499)])
+            first = lines[0]
+            self.assertEqual((first["front"], first["id"], first["model"], first["version"], first["in_bytes"]),
+                             ("http", "mine-1", "line", "1", len(body)))
+            self.assertEqual(first["out_bytes"], len(answer.body))
+            self.assertRegex(first["client"], r"^127\.0\.0\.1:\d+$")
+            self.assertGreaterEqual(lines[3]["seconds"], lines[3]["first_seconds"])
+            self.assertEqual((lines[3]["model"], lines[1]["id"]), ("talk", failed.headers["x-request-id"]))
+            self.assertEqual(server.metric("gpuactors_serve_request_log_lost_total"), 0)
+
+    def test_a_log_that_was_renamed_is_made_anew(self):
+        with tempfile.TemporaryDirectory() as folder, Server(
+                PROGRAM, "--request-log", folder + "/log") as server:
+            def asked():
+                self.assertEqual(ask(server, "POST", LINE, infer_body([1, 2, 3, 4])).status, 200)
+                return os.path.exists(folder + "/log")
+            eventually(asked)
+            os.rename(folder + "/log", folder + "/log.1")
+            eventually(asked)
+            eventually(lambda: self.lines(folder + "/log"))
+            self.assertTrue(self.lines(folder + "/log.1"))
+
+    def test_without_a_log_only_ids_that_clients_send_come_back(self):
+        with Server(PROGRAM) as server:
+            self.assertEqual(ask(server, "GET", "/v2", headers=["X-Request-Id: a"]).headers["x-request-id"], "a")
+            self.assertNotIn("x-request-id", ask(server, "GET", "/v2").headers)
+            self.assertNotIn("request_log", ask(server, "GET", "/metrics").text)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   CLI::App parser{"Serves the test models"};
   serve::FrontOptions options;
   std::string token_file;
+  std::string request_log;
   std::string certificate;
   std::string key;
   int idle_ms = 300'000;
@@ -30,6 +31,7 @@ int main(int argc, char** argv) {
   int grace_ms = 2'000;
   int renewal_ms = 10'000;
   parser.add_option("--token-file", token_file);
+  parser.add_option("--request-log", request_log);
   parser.add_option("--certificate", certificate);
   parser.add_option("--key", key);
   parser.add_option("--idle-ms", idle_ms);
@@ -45,6 +47,7 @@ int main(int argc, char** argv) {
   options.http = gpuactors::Endpoint{"127.0.0.1", 0};
   options.grpc = gpuactors::Endpoint{"127.0.0.1", 0};
   options.token_file = token_file;
+  options.request_log = request_log;
   if (!certificate.empty())
     options.tls = serve::TlsFiles{certificate, key};
   options.limits.idle = milliseconds(idle_ms);

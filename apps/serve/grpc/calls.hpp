@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 #include <utility>
 
 namespace serve {
@@ -80,6 +81,13 @@ private:
   std::shared_ptr<GrpcState> state_;
   Counting open_{state_->open_calls};
 };
+
+/// The id of a call that asks a model, which its client is told, and for whom it is.
+[[nodiscard]] std::string begin_request_id(const GrpcState& state, grpc::CallbackServerContext& context);
+
+/// The line of a request in the log.
+[[nodiscard]] std::unique_ptr<RequestLine>
+begin_line(const GrpcState& state, const grpc::CallbackServerContext& context, std::string id, std::string what);
 
 /// The status, once it has been counted as an answer.
 [[nodiscard]] grpc::Status counted(const GrpcState& state, grpc::Status status);

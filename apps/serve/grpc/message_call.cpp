@@ -96,6 +96,7 @@ void MessageCall::OnReadDone(bool ok) {
 }
 
 void MessageCall::refuse(const grpc::Status& status) {
+  on_end(status, 0);
   state()->writes.begin(context_, 0);
   Finish(counted(*state(), status));
 }
@@ -103,6 +104,7 @@ void MessageCall::refuse(const grpc::Status& status) {
 void MessageCall::answer(const grpc::ByteBuffer& response, HeldShare share) {
   response_ = response; // of references
   share_ = std::move(share);
+  on_end(grpc::Status::OK, response_.Length());
   state()->writes.begin(context_, response_.Length());
   StartWriteAndFinish(&response_, {}, counted(*state(), grpc::Status::OK));
 }

@@ -42,6 +42,11 @@ protected:
     message_.Clear();
   }
 
+  /// The call ends with this, and so many bytes of an answer.
+  virtual void on_end(const grpc::Status& /*status*/, std::size_t /*bytes*/) {
+    // nop
+  }
+
   /// Ends the call. One of these two, once.
   void refuse(const grpc::Status& status);
   /// @param share What is counted for the answer until it is written.

@@ -30,6 +30,7 @@ struct Slot {
   std::shared_ptr<Service::Ticket> ticket;
   std::optional<grpc::ByteBuffer> answer;
   HeldShare share;
+  std::unique_ptr<RequestLine> line;
 };
 
 /// One request to a generative model. The next reply is asked for when the one before has been written: who does not
@@ -41,6 +42,7 @@ struct Talk {
   std::string version;
   bool wants_end = false;
   std::shared_ptr<Service::Replies> replies;
+  std::unique_ptr<RequestLine> line;
 };
 
 /// What is to be written, and whose next reply is to be asked for then, unless it was the last.
@@ -67,7 +69,7 @@ namespace {
 class StreamCall final : public OpenCall {
 public:
   StreamCall(std::shared_ptr<GrpcState> state, grpc::CallbackServerContext& context)
-    : OpenCall(std::move(state)), context_(context) {
+    : OpenCall(std::move(state)), context_(context), request_id_(begin_request_id(*StreamCall::state(), context)) {
     link_->call = this;
   }
 
@@ -176,21 +178,28 @@ private:
 
   /// Without the lock: the model may answer at once.
   void ask() {
+    auto line = begin_line(*state(), context_, request_id_, "ModelStreamInfer");
+    line->about.in_bytes = incoming_.Length();
     auto [id, request] = read_request(context_, incoming_, state()->front->held);
     incoming_.Clear();
+    if (request) {
+      line->about.model = request->model;
+      line->about.version = request->version;
+    }
     auto& service = state()->front->service;
     const auto generative =
         request ? service.generative(request->model, request->version, request->sequence) : Result<bool>{false};
     // What is wrong with the model's name, its answer says.
     if (generative && *generative)
-      begin_talk(std::move(*request));
+      begin_talk(std::move(*request), std::move(line));
     else
-      fill_slot(std::move(id), std::move(request));
+      fill_slot(std::move(id), std::move(request), std::move(line));
   }
 
-  void fill_slot(std::string id, Result<InferRequest> request) {
+  void fill_slot(std::string id, Result<InferRequest> request, std::unique_ptr<RequestLine> line) {
     auto slot = std::make_shared<Slot>();
     slot->id = std::move(id);
+    slot->line = std::move(line);
     {
       const std::lock_guard lock{link_->mutex};
       slots_.push_back(slot);
@@ -217,10 +226,12 @@ private:
     Result<HeldShare> share = HeldShare{};
     if (reply)
       share = hold(*reply, front->held);
-    const auto failed = !reply   ? std::optional{reply.error().code()}
-                        : !share ? std::optional{share.error().code()}
-                                 : std::nullopt;
-    front->grpc_answers.add(failed ? grpc_status(*failed) : 0);
+    const auto code = !reply ? grpc_status(reply.error().code()) : !share ? grpc_status(share.error().code()) : 0;
+    front->grpc_answers.add(code);
+    if (reply) {
+      slot->line->about.version = reply->version;
+      slot->line->about.times = reply->times;
+    }
     const std::lock_guard lock{link->mutex};
     slot->ticket = nullptr;
     if (!reply)
@@ -229,6 +240,8 @@ private:
       slot->answer = stream_error_of(share.error(), slot->id, true);
     else
       slot->answer = stream_response_of(*reply, true);
+    slot->line->about.out_bytes = slot->answer->Length();
+    slot->line->end(code);
     if (share)
       slot->share = std::move(*share);
     if (link->call != nullptr)
@@ -237,8 +250,9 @@ private:
 
   // -- generative models -----------------------------------------------------------------------
 
-  void begin_talk(InferRequest request) {
-    auto talk = std::make_shared<Talk>(Talk{request.id, request.model, request.version, request.wants_end, nullptr});
+  void begin_talk(InferRequest request, std::unique_ptr<RequestLine> line) {
+    auto talk = std::make_shared<Talk>(
+        Talk{request.id, request.model, request.version, request.wants_end, nullptr, std::move(line)});
     // Without a reply, only its end says which version it was.
     if (talk->wants_end && talk->version.empty())
       if (const auto model = state()->front->service.describe(talk->model, {}, request.sequence);
@@ -280,15 +294,21 @@ private:
     auto error = reply ? std::nullopt : std::optional{reply.error()};
     if (reply && *reply) {
       talk->version = (*reply)->version;
+      auto& about = talk->line->about;
+      about.version = talk->version;
+      if (!about.first)
+        about.first = gpuactors::Clock::now() - about.begun;
       auto share = hold_item(**reply, front.held);
       if (share) {
         outgoing = {stream_response_of(**reply, false), std::move(*share), nullptr, false};
+        about.out_bytes += outgoing.bytes.Length();
         return true;
       }
       error = share.error();
       talk->replies->cancel();
     }
     front.grpc_answers.add(error ? grpc_status(error->code()) : 0);
+    talk->line->end(error ? grpc_status(error->code()) : 0);
     if (error)
       outgoing.bytes = stream_error_of(*error, talk->id, true);
     else if (talk->wants_end)
@@ -381,6 +401,7 @@ private:
   }
 
   grpc::CallbackServerContext& context_;
+  const std::string request_id_;
   std::shared_ptr<StreamLink> link_ = std::make_shared<StreamLink>();
   grpc::ByteBuffer incoming_;
   Outgoing outgoing_;

@@ -17,7 +17,11 @@ namespace {
 /// Who answers first, the model or the client that gives up, ends the call.
 class UnaryCall final : public MessageCall {
 public:
-  using MessageCall::MessageCall;
+  UnaryCall(std::shared_ptr<GrpcState> state, grpc::CallbackServerContext& context)
+    : MessageCall(std::move(state), context),
+      line_(begin_line(*UnaryCall::state(), context, begin_request_id(*UnaryCall::state(), context), "ModelInfer")) {
+    // nop
+  }
 
 private:
   /// What outlives the call when the client gives up first.
@@ -30,10 +34,13 @@ private:
   };
 
   void on_message() override {
+    line_->about.in_bytes = message().Length();
     auto request = read_request(context(), message(), state()->front->held).request;
     clear_message();
     if (!request)
       return refuse(status_of(request.error()));
+    line_->about.model = request->model;
+    line_->about.version = request->version;
     const auto link = link_;
     {
       const std::lock_guard lock{link->mutex};
@@ -67,10 +74,17 @@ private:
   void finish(Result<InferReply> reply) {
     if (!reply)
       return refuse(status_of(reply.error()));
+    line_->about.version = reply->version;
+    line_->about.times = reply->times;
     auto share = hold(*reply, state()->front->held);
     if (!share)
       return refuse(status_of(share.error()));
     answer(response_of(*reply), std::move(*share));
+  }
+
+  void on_end(const grpc::Status& status, std::size_t bytes) override {
+    line_->about.out_bytes = bytes;
+    line_->end(status.error_code());
   }
 
   void OnCancel() override {
@@ -87,10 +101,42 @@ private:
   }
 
   std::shared_ptr<Link> link_ = std::make_shared<Link>();
+  const std::unique_ptr<RequestLine> line_;
   Counting open_{state()->open_inferences};
 };
 
+constexpr const char* request_id_key = "x-request-id";
+
+/// "127.0.0.1:40000" of "ipv4:127.0.0.1:40000".
+std::string address_of(const std::string& peer) {
+  constexpr std::string_view usual = "ipv4:";
+  return peer.starts_with(usual) ? peer.substr(usual.size()) : peer;
+}
+
 } // namespace
+
+std::string begin_request_id(const GrpcState& state, grpc::CallbackServerContext& context) {
+  const auto& metadata = context.client_metadata();
+  const auto given = metadata.find(request_id_key);
+  if (given == metadata.end() && state.front->log == nullptr)
+    return {};
+  auto id = request_id_of(given == metadata.end() ? std::string_view{}
+                                                  : std::string_view{given->second.data(), given->second.size()});
+  context.AddInitialMetadata(request_id_key, id);
+  return id;
+}
+
+std::unique_ptr<RequestLine> begin_line(const GrpcState& state, const grpc::CallbackServerContext& context,
+                                        std::string id, std::string what) {
+  auto line = std::make_unique<RequestLine>(state.front->log, grpc::StatusCode::CANCELLED);
+  if (state.front->log == nullptr)
+    return line;
+  line->about.front = "grpc";
+  line->about.client = address_of(context.peer());
+  line->about.id = std::move(id);
+  line->about.what = std::move(what);
+  return line;
+}
 
 grpc::Status counted(const GrpcState& state, grpc::Status status) {
   state.front->grpc_answers.add(status.error_code());

@@ -46,7 +46,7 @@ std::string_view reason_of(int status) {
 
 } // namespace
 
-std::string answer_head(const HttpAnswer& answer, bool keep_alive, bool old) {
+std::string answer_head(const HttpAnswer& answer, bool keep_alive, bool old, std::string_view request_id) {
   auto bytes = answer.text.size();
   for (const auto& raw : answer.raw)
     bytes += raw.size();
@@ -67,6 +67,8 @@ std::string answer_head(const HttpAnswer& answer, bool keep_alive, bool old) {
   }
   if (!answer.allow.empty())
     head.append("\r\nAllow: ").append(answer.allow);
+  if (!request_id.empty())
+    head.append("\r\nX-Request-Id: ").append(request_id);
   if (answer.status == 401)
     head += "\r\nWWW-Authenticate: Bearer";
   if (answer.status == 429 || answer.status == 503)

@@ -194,6 +194,9 @@ std::string HttpApi::metrics() const {
   add("gpuactors_serve_http_requests_total", "counter", "Requests over HTTP", state_->http_requests);
   add("gpuactors_serve_grpc_requests_total", "counter", "Requests over gRPC", state_->grpc_requests);
   add("gpuactors_serve_held_bytes", "gauge", "Bytes of requests and answers that are held", state_->held->now());
+  if (state_->log != nullptr)
+    add("gpuactors_serve_request_log_lost_total", "counter", "Lines that the request log had no room for",
+        state_->log->lost());
   const auto answers = [&](std::string_view front, std::string_view help, const StatusCounts& counts) {
     const auto name = fmt::format("gpuactors_serve_{}_answers_total", front);
     text += fmt::format("# HELP {0} {1}\n# TYPE {0} counter\n", name, help);

@@ -25,8 +25,9 @@ struct HttpHead {
   std::string host;
   /// The site whose page asks, where a browser says so.
   std::optional<std::string> origin;
-  /// As it was sent.
+  /// As they were sent.
   std::optional<std::string> inference_header_bytes;
+  std::string request_id;
   bool expects_continue = false;
 };
 
@@ -56,6 +57,10 @@ struct HttpAnswer {
   /// The one method that the path allows, with status 405.
   std::string_view allow;
   HeldShare share;
+  /// For the log: who has answered, and where the time went; empty where no model did.
+  std::string model;
+  std::string version;
+  std::optional<ReplyTimes> times;
   /// If there is one, nobody knows yet how long the answer becomes.
   std::shared_ptr<AnswerStream> stream;
 };

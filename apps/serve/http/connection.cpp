@@ -37,6 +37,27 @@ constexpr std::string_view go_on = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view line_end = "\r\n";
 constexpr std::string_view last_chunk = "0\r\n\r\n";
 
+// The status of a request whose client has gone before it was answered.
+constexpr int client_has_gone = 499;
+
+/// Whether the log is about it: probes and scrapers come every second.
+bool is_logged(EndpointKind endpoint) {
+  return is_inference(endpoint) || endpoint == EndpointKind::load || endpoint == EndpointKind::unload;
+}
+
+void note_answer(LoggedRequest& line, const HttpAnswer& answer) {
+  line.status = answer.status;
+  if (!answer.model.empty())
+    line.model = answer.model;
+  line.version = answer.version;
+  line.times = answer.times;
+  line.out_bytes = answer.text.size();
+  for (const auto& raw : answer.raw)
+    line.out_bytes += raw.size();
+  if (answer.stream)
+    line.first = gpuactors::Clock::now() - line.begun;
+}
+
 /// What is before the bytes of a chunk: how many there are.
 std::string chunk_head(std::size_t bytes) {
   char text[16];
@@ -196,6 +217,7 @@ void Connection::begin_body() {
   if (!parser_->is_framed())
     return refuse(400, "of the Transfer-Encodings this server has chunked, alone");
   keep_alive_ = parser_->keep_alive();
+  begin_line();
   HttpAnswer refused;
   route_ = loop_->api().admit(parser_->head(), refused);
   const auto has_body = parser_->chunked() || parser_->content_length().value_or(0) > 0;
@@ -303,6 +325,12 @@ void Connection::parse_chunks() {
 
 void Connection::work() {
   state_ = State::working;
+  if (line_ && !is_logged(route_->endpoint))
+    line_.reset();
+  if (line_) {
+    line_->in_bytes = body_.size();
+    line_->model = route_->model;
+  }
   // How long an answer may take is the model's business.
   deadline_ = gpuactors::never;
   auto ticket = loop_->api().answer(parser_->head(), std::move(*route_), std::move(body_).take(),
@@ -336,7 +364,9 @@ void Connection::respond(HttpAnswer answer) {
   answer_ = std::move(answer);
   loop_->state()->http_answers.add(answer_.status);
   keep_alive_ = keep_alive_ && !loop_->state()->stopping && !(old && answer_.stream);
-  answer_head_ = answer_head(answer_, keep_alive_, old);
+  answer_head_ = answer_head(answer_, keep_alive_, old, request_id_);
+  if (line_)
+    note_answer(*line_, answer_);
   chunked_ = answer_.stream && !old;
   if (!answer_.stream)
     ticket_ = nullptr;
@@ -370,6 +400,8 @@ void Connection::write_piece(std::optional<HttpPiece> piece) {
   std::vector<asio::const_buffer> buffers;
   if (piece) {
     answer_.text = std::move(piece->text);
+    if (line_)
+      line_->out_bytes += answer_.text.size();
     answer_.share = std::move(piece->share);
     answer_head_ = chunked_ ? chunk_head(answer_.text.size()) : "";
     buffers = {asio::buffer(answer_head_), asio::buffer(answer_.text)};
@@ -393,6 +425,7 @@ void Connection::on_written(const Code& error) {
   answer_ = {};
   if (error)
     return close();
+  end_line();
   if (!keep_alive_)
     return linger();
   next_request();
@@ -400,6 +433,7 @@ void Connection::on_written(const Code& error) {
 
 void Connection::next_request() {
   parser_.reset();
+  request_id_.clear();
   head_bytes_ = 0;
   state_ = State::head;
   if (loop_->state()->stopping && (stranger_ || input_.empty()))
@@ -411,6 +445,29 @@ void Connection::next_request() {
     read_input();
   else
     parse_head();
+}
+
+// -- the log -----------------------------------------------------------------------------------
+
+void Connection::begin_line() {
+  const auto& head = parser_->head();
+  const bool logs = loop_->state()->log != nullptr;
+  if (logs || !head.request_id.empty())
+    request_id_ = request_id_of(head.request_id);
+  if (!logs)
+    return;
+  line_.emplace();
+  line_->front = "http";
+  Code ignored;
+  if (const auto peer = socket_.remote_endpoint(ignored); !ignored)
+    line_->client = gpuactors::to_string(gpuactors::Endpoint{peer.address().to_string(), peer.port()});
+  line_->id = request_id_;
+  line_->what = head.method + ' ' + head.target;
+}
+
+void Connection::end_line() {
+  if (auto line = std::exchange(line_, std::nullopt))
+    loop_->state()->log->add(std::move(*line));
 }
 
 // -- ending ------------------------------------------------------------------------------------
@@ -479,6 +536,9 @@ void Connection::close() {
   if (state_ == State::closed)
     return;
   state_ = State::closed;
+  if (line_)
+    line_->status = client_has_gone;
+  end_line();
   leave_strangers();
   cancel();
   Code ignored;

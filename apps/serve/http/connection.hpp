@@ -88,6 +88,12 @@ private:
   void on_written(const Code& error);
   void next_request();
 
+  // -- the log
+  /// Begins the line of the request whose header has come, if it is one for the log.
+  void begin_line();
+  /// The request is over.
+  void end_line();
+
   // -- ending
   void linger();
   void drop_input();
@@ -132,6 +138,9 @@ private:
   std::string answer_head_;
   /// Whether pieces are framed; else the end of the connection is the end of the answer.
   bool chunked_ = false;
+  /// What the client is told as the id of its request; empty: nothing.
+  std::string request_id_;
+  std::optional<LoggedRequest> line_;
   /// What is read when nobody wants it any more.
   std::vector<char> dropped_;
 };

@@ -78,6 +78,8 @@ private:
   using Reply = Result<std::optional<InferReply>>;
 
   void answer(HttpAnswer answer) {
+    answer.model = model_;
+    answer.version = version_;
     std::exchange(done_, nullptr)(std::move(answer));
   }
 
@@ -122,9 +124,11 @@ private:
     request->arrived = arrived_;
     request->model = std::move(route_.model);
     request->version = std::move(route_.version);
+    const auto empty = empty_reply(*model, *request);
+    model_ = empty.model;
+    version_ = empty.version;
     if (!form_->streams())
-      joined_.emplace(empty_reply(*model, *request), model->outputs, state_->options.limits.request_bytes,
-                      state_->held);
+      joined_.emplace(empty, model->outputs, state_->options.limits.request_bytes, state_->held);
     const std::shared_ptr<Service::Replies> replies = model->generative
                                                           ? state_->service.generate(std::move(*request))
                                                           : OneReply::of(state_->service, std::move(*request));
@@ -246,6 +250,9 @@ private:
   const gpuactors::TimePoint arrived_ = gpuactors::Clock::now();
   HeldShare share_{state_->held};
   HttpApi::Done done_;
+  /// Who answers, as soon as that is known.
+  std::string model_;
+  std::string version_;
   /// Of a path that wants one answer.
   std::optional<JoinedReply> joined_;
   std::mutex mutex_;

@@ -63,6 +63,8 @@ void HeadParser::on_field_impl(http::field field, Text name, Text value, Code&) 
     head_.expects_continue = lower_of(value) == "100-continue";
   else if (field == http::field::unknown && lower_of(name) == "inference-header-content-length")
     head_.inference_header_bytes = string_of(value);
+  else if (field == http::field::unknown && lower_of(name) == "x-request-id")
+    head_.request_id = string_of(value);
 }
 
 void HeadParser::on_header_impl(Code&) {

@@ -180,6 +180,9 @@ private:
     if (!written)
       return refusal_of(written.error());
     HttpAnswer answer;
+    answer.model = reply.model;
+    answer.version = reply.version;
+    answer.times = reply.times;
     answer.share = HeldShare{state_->held};
     std::size_t bytes = written->json.size();
     for (const auto& raw : written->raw)

@@ -322,6 +322,7 @@ void Dispatcher::answer_batch(const Flight& flight, const CheckedReply& reply, T
     count(statistics_.compute_infer, infer);
     count(statistics_.compute_output, output_time);
     InferReply answer{facts.name, facts.version, pending->request.id, {}};
+    answer.times = ReplyTimes{pending->sent - pending->arrived, infer, flight.rows};
     answer.outputs = outputs_of(facts, pending->request.outputs, reply.reply, part);
     actions.answers.emplace_back(pending, std::move(answer));
   }

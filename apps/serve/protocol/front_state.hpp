@@ -4,6 +4,7 @@
 #include <apps/serve/fronts.hpp>
 #include <apps/serve/protocol/access.hpp>
 #include <apps/serve/protocol/held_bytes.hpp>
+#include <apps/serve/protocol/request_log.hpp>
 #include <apps/serve/protocol/status_counts.hpp>
 #include <apps/serve/protocol/work_pool.hpp>
 
@@ -27,6 +28,8 @@ struct FrontState {
   FrontOptions options;
   CurrentTokens tokens;
   std::shared_ptr<HeldBytes> held;
+  /// Null: nobody wants one.
+  std::shared_ptr<RequestLog> log;
   std::atomic<std::size_t> http_connections{0};
   std::atomic<std::size_t> http_refused{0};
   std::atomic<std::size_t> http_requests{0};

@@ -1,0 +1,229 @@
+#include <gpuactors/base/random_id.hpp>
+
+#include <apps/serve/protocol/json_text.hpp>
+#include <apps/serve/protocol/request_log.hpp>
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+namespace serve {
+
+using gpuactors::Clock;
+using gpuactors::Duration;
+using gpuactors::Errc;
+using gpuactors::fail;
+using gpuactors::Result;
+
+namespace {
+
+constexpr std::size_t longest_request_id = 128;
+
+/// How often it is looked whether the file is still the one of that name.
+constexpr auto look = std::chrono::seconds{1};
+
+double seconds(Duration duration) {
+  // Microseconds are enough, and shorter.
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count()) / 1e6;
+}
+
+bool is_plain(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0
+         || std::string_view{"-_.:/+=@"}.find(c) != std::string_view::npos;
+}
+
+} // namespace
+
+std::string request_id_of(std::string_view given) {
+  if (!given.empty() && given.size() <= longest_request_id && std::all_of(given.begin(), given.end(), is_plain))
+    return std::string{given};
+  static std::atomic<std::uint64_t> next{gpuactors::random_id()};
+  return fmt::format("{:016x}", next.fetch_add(1, std::memory_order_relaxed));
+}
+
+std::string log_line_of(const LoggedRequest& request) {
+  const auto milliseconds =
+      std::chrono::duration_cast<std::chrono::milliseconds>(request.arrived.time_since_epoch()).count();
+  JsonText json;
+  json.object();
+  json.key("time").value(fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
+                                     fmt::gmtime(std::chrono::system_clock::to_time_t(request.arrived)),
+                                     milliseconds % 1000));
+  json.key("front").value(request.front).key("client").value(request.client).key("id").value(request.id);
+  json.key("request").value(request.what);
+  if (!request.model.empty())
+    json.key("model").value(request.model);
+  if (!request.version.empty())
+    json.key("version").value(request.version);
+  json.key("status").value(request.status);
+  json.key("in_bytes").value(request.in_bytes).key("out_bytes").value(request.out_bytes);
+  json.key("seconds").value(seconds(request.took));
+  if (request.first)
+    json.key("first_seconds").value(seconds(*request.first));
+  if (request.times) {
+    json.key("queue_seconds").value(seconds(request.times->queued));
+    json.key("infer_seconds").value(seconds(request.times->inferred));
+    json.key("batch_rows").value(request.times->batch_rows);
+  }
+  json.close();
+  return std::move(json).take();
+}
+
+void RequestLine::end(int status) {
+  about.status = status;
+  if (const auto log = std::exchange(log_, nullptr))
+    log->add(std::move(about));
+}
+
+/// The file, on the log's thread.
+class RequestLog::Output {
+public:
+  Output(std::filesystem::path file, std::function<void(const std::string&)> notice)
+    : file_(std::move(file)), notice_(std::move(notice)) {
+    // nop
+  }
+
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  ~Output() {
+    close();
+  }
+
+  Result<void> open() {
+    close();
+    if (is_standard()) {
+      descriptor_ = STDOUT_FILENO;
+      return {};
+    }
+    descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    if (descriptor_ < 0)
+      return fail(Errc::invalid_argument,
+                  fmt::format("the request log {} cannot be written: {}", file_.string(), std::strerror(errno)));
+    looked_ = Clock::now();
+    return {};
+  }
+
+  void write(std::string_view lines) {
+    if (!is_standard() && Clock::now() - looked_ >= look)
+      find_again();
+    while (!lines.empty()) {
+      const auto written = descriptor_ < 0 ? -1 : ::write(descriptor_, lines.data(), lines.size());
+      if (written < 0 && errno == EINTR)
+        continue;
+      if (written < 0)
+        return complain(std::strerror(errno));
+      lines.remove_prefix(static_cast<std::size_t>(written));
+    }
+    complained_ = false;
+  }
+
+private:
+  [[nodiscard]] bool is_standard() const {
+    return file_ == "-";
+  }
+
+  void close() {
+    if (descriptor_ >= 0 && !is_standard())
+      ::close(descriptor_);
+    descriptor_ = -1;
+  }
+
+  /// Opens it anew if the name is another file by now.
+  void find_again() {
+    looked_ = Clock::now();
+    struct stat named {};
+    struct stat opened {};
+    const bool same = ::stat(file_.c_str(), &named) == 0 && ::fstat(descriptor_, &opened) == 0
+                      && named.st_ino == opened.st_ino && named.st_dev == opened.st_dev;
+    if (same)
+      return;
+    if (const auto again = open(); !again)
+      complain(again.error().message());
+  }
+
+  void complain(const std::string& why) {
+    if (!std::exchange(complained_, true))
+      notice_(fmt::format("lines of the request log {} are lost: {}", file_.string(), why));
+  }
+
+  const std::filesystem::path file_;
+  const std::function<void(const std::string&)> notice_;
+  int descriptor_ = -1;
+  gpuactors::TimePoint looked_{};
+  bool complained_ = false;
+};
+
+Result<std::shared_ptr<RequestLog>> RequestLog::open(std::filesystem::path file,
+                                                     std::function<void(const std::string&)> notice) {
+  auto output = std::make_unique<Output>(std::move(file), std::move(notice));
+  GPUACTORS_TRY(output->open());
+  try {
+    return std::shared_ptr<RequestLog>{new RequestLog{std::move(output)}};
+  } catch (const std::system_error& error) { // from std::thread
+    return fail(Errc::unavailable, fmt::format("there is no thread for the request log: {}", error.what()));
+  }
+}
+
+RequestLog::RequestLog(std::unique_ptr<Output> output) : output_(std::move(output)), thread_([this] { run(); }) {
+  // nop
+}
+
+RequestLog::~RequestLog() {
+  {
+    const std::lock_guard lock{mutex_};
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void RequestLog::add(LoggedRequest request) {
+  request.took = Clock::now() - request.begun;
+  bool first = false;
+  {
+    const std::lock_guard lock{mutex_};
+    if (waiting_.size() == most_waiting) {
+      ++lost_;
+      return;
+    }
+    first = waiting_.empty();
+    waiting_.push_back(std::move(request));
+  }
+  if (first)
+    wake_.notify_one();
+}
+
+std::size_t RequestLog::lost() const {
+  const std::lock_guard lock{mutex_};
+  return lost_;
+}
+
+void RequestLog::run() {
+  std::vector<LoggedRequest> taken;
+  for (bool going = true; going;) {
+    taken.clear();
+    {
+      std::unique_lock lock{mutex_};
+      wake_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+      taken.swap(waiting_);
+      going = !stopping_ || !taken.empty();
+    }
+    std::string lines;
+    for (const auto& request : taken)
+      lines.append(log_line_of(request)).append("\n");
+    output_->write(lines);
+  }
+}
+
+} // namespace serve
