@@ -1,0 +1,57 @@
+// Members of teams for tests, which compute something whose result depends on every round, and fail where they are
+// told.
+#pragma once
+
+#include <gpuactors/collective/team.hpp>
+#include <gpuactors/gpuactors.hpp>
+
+#include <support/messages.hpp>
+
+#include <vector>
+
+namespace gpuactors::test {
+
+/// What a member does in a certain round.
+enum class Fault : std::uint8_t {
+  none,
+  /// Waits until it is asked to stop.
+  hang,
+  fail,
+  out_of_memory,
+};
+
+/// What a member is asked for.
+struct Exercise {
+  int rounds = 6;
+  /// Where it begins: after how many rounds, and with which value.
+  int from = 0;
+  float value = 0;
+  Fault fault = Fault::none;
+  /// The round of the fault, from 1 on: before it reports it.
+  int at = 0;
+};
+
+/// The rounds that it has made, the value after them, how many calls of the same object there were, and its process.
+struct Standing {
+  int round = 0;
+  float value = 0;
+  int calls = 0;
+  int pid = 0;
+
+  friend bool operator==(const Standing&, const Standing&) = default;
+};
+
+inline constexpr ActorKind mate{"mate"};
+inline constexpr StreamMethod<Vector, Vector> exercise{"exercise"};
+
+Vector to_message(const Exercise& exercise);
+Standing standing_of(const Vector& report);
+std::vector<Standing> standings_of(const std::vector<Vector>& reports);
+
+/// The request of a part: goes on from the reports, if there are any.
+Vector go_on(Exercise exercise, const TeamPart<Vector>& part);
+
+/// As many members, with so much of a device each.
+std::vector<TeamMember<>> mates(std::size_t count, const Options& options = {});
+
+} // namespace gpuactors::test
