@@ -96,10 +96,10 @@ TEST_CASE("the loss of a member is the cause of what the others fail with, and i
 TEST_CASE("one that does not answer is lost, whatever its call has ended with", "[collective]") {
   TeamCore core{3, {.max_failures = 2}};
   core.begin(team_epoch);
-  auto again =
-      must(core.fail(at_work({failed("a", Errc::unavailable), {"b", std::nullopt, false}, fine("c")}), team_epoch));
+  auto again = must(core.fail(
+      at_work({failed("a", Errc::unavailable), failed("b", Errc::deadline_exceeded, false), fine("c")}), team_epoch));
   CHECK(again.replaced == std::vector{false, true, false});
-  CHECK(fails(again.error, Errc::unavailable, "rank 1 of 3 (b): it does not answer"));
+  CHECK(fails(again.error, Errc::deadline_exceeded, "rank 1 of 3 (b): it said so"));
   again = must(
       core.fail(at_work({failed("a", Errc::cancelled), failed("b", Errc::task_failed, false), fine("c")}), team_epoch));
   CHECK(again.replaced == std::vector{false, true, false});
@@ -149,7 +149,7 @@ TEST_CASE("failures of a team are counted, and a long attempt makes them good", 
   core.begin(now);
   const auto over = core.fail(ends, now);
   CHECK(code_of(over) == Errc::worker_died);
-  CHECK(says(over, "rank 1 of 2 (b): it said so; the work was called 5 times, and max_failures is 2"));
+  CHECK(says(over, "rank 1 of 2 (b): it said so; it was failure 5 of the team, and max_failures is 2"));
 }
 
 TEST_CASE("what a constructor fails with is an error of the first start, and a failure of later ones", "[collective]") {
@@ -168,9 +168,10 @@ TEST_CASE("what a constructor fails with is an error of the first start, and a f
 TEST_CASE("members that could not be put together are tried again, unless they never could be", "[collective]") {
   TeamCore core{2, {.max_failures = -1}};
   const auto joined = [&](Errc code, bool answers) {
-    return core.fail(
-        {TeamStage::join, {fine("a"), {"b", std::nullopt, answers}}, Error{code, "rank 1 of 2 (b) is late"}},
-        team_epoch);
+    return core.fail({TeamStage::join,
+                      {fine("a"), answers ? fine("b") : failed("b", code, false)},
+                      Error{code, "rank 1 of 2 (b) is late"}},
+                     team_epoch);
   };
   for (const auto code : {Errc::deadline_exceeded, Errc::cancelled, Errc::stale_epoch, Errc::worker_died})
     CHECK(must(joined(code, true)).replaced == std::vector{false, false});
@@ -179,4 +180,19 @@ TEST_CASE("members that could not be put together are tried again, unless they n
   CHECK(again.error.message() == "rank 1 of 2 (b) is late");
   CHECK(code_of(joined(Errc::not_found, true)) == Errc::not_found);
   CHECK(code_of(joined(Errc::invalid_argument, true)) == Errc::invalid_argument);
+}
+
+TEST_CASE("the first time that members cannot be put together after an attempt is no failure", "[collective]") {
+  const FailedAttempt late{
+      TeamStage::join, {fine("a"), failed("b", Errc::actor_died, false)}, Error{Errc::worker_died, "b"}};
+  TeamCore core{2, {.max_failures = 1}};
+  const auto first = must(core.fail(late, team_epoch));
+  CHECK_FALSE(first.counts);
+  CHECK(first.replaced == std::vector{false, true});
+  CHECK(core.attempt() == 0);
+  CHECK(must(core.fail(late, team_epoch)).counts);
+  CHECK(core.attempt() == 1);
+  core.begin(team_epoch);
+  CHECK_FALSE(must(core.fail(late, team_epoch)).counts);
+  CHECK(code_of(core.fail(late, team_epoch)) == Errc::worker_died);
 }

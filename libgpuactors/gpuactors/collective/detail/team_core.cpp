@@ -26,6 +26,7 @@ TeamCore::TeamCore(std::size_t size, const TeamOptions& options)
 
 void TeamCore::begin(TimePoint now) {
   lives_.began(now);
+  rejoined_ = false;
   const auto size = ends_.size();
   ahead_.assign(size, {});
   ends_.assign(size, std::nullopt);
@@ -111,21 +112,25 @@ Result<TeamCore::Again> TeamCore::fail(const FailedAttempt& failed, TimePoint no
   const auto error = [&]() -> Error {
     if (failed.joint)
       return *failed.joint;
-    const auto own = cause->error.value_or(Error{Errc::unavailable, "it does not answer"});
-    return {own.code(),
-            fmt::format("rank {} of {} ({}): {}", cause - ends.begin(), ends.size(), cause->name, own.message())};
+    return {cause->error->code(), fmt::format("rank {} of {} ({}): {}", cause - ends.begin(), ends.size(), cause->name,
+                                              cause->error->message())};
   }();
   if (!is_lost(*cause) && !may_retry(failed.stage, error.code()))
     return gpuactors::fail(error);
+  Again again{lost(ends), {}, true, error};
+  if (options_.replace == Replace::all)
+    again.replaced.assign(ends.size(), true);
+  if (failed.stage == TeamStage::join && !std::exchange(rejoined_, true)) {
+    again.counts = false;
+    return again;
+  }
   const auto most = options_.max_failures;
   const auto pause = lives_.end({most, options_.failure_window.value_or(Duration::zero())}, LifeEnd::crash, now);
   if (!pause)
-    return gpuactors::fail(error.code(), fmt::format("{}; the work was called {} times, and max_failures is {}",
+    return gpuactors::fail(error.code(), fmt::format("{}; it was failure {} of the team, and max_failures is {}",
                                                      error.message(), attempt_ + 1, most));
   ++attempt_;
-  Again again{lost(ends), *pause, error};
-  if (options_.replace == Replace::all)
-    again.replaced.assign(ends.size(), true);
+  again.pause = *pause;
   return again;
 }
 

@@ -29,9 +29,9 @@ enum class TeamStage : std::uint8_t {
 struct MemberEnd {
   /// What it is called in texts.
   std::string name;
-  /// Nothing for one that has done its part.
+  /// Nothing for one that has done its part, or has none.
   std::optional<Error> error;
-  /// Whether it still answers.
+  /// Whether it answers. One that does not has an error.
   bool answers = true;
 };
 
@@ -91,6 +91,9 @@ public:
     /// By rank: these are replaced.
     std::vector<bool> replaced;
     Duration pause{};
+    /// Whether it counts as a failure. The first time that members cannot be put together does not, after each attempt:
+    /// one that was asked to end may have shown it only then.
+    bool counts = true;
     /// What it was, with rank and name.
     Error error;
   };
@@ -110,6 +113,8 @@ private:
   TeamOptions options_;
   Lives lives_;
   int attempt_ = 0;
+  /// Members could not be put together since the last attempt.
+  bool rejoined_ = false;
   /// By rank: reports that others have not made yet, and how the call has ended.
   std::vector<std::deque<Payload>> ahead_;
   std::vector<std::optional<Result<void>>> ends_;

@@ -157,7 +157,7 @@ std::vector<MemberEnd> TeamMembers::ask() const {
     const auto answer = asking[rank].get();
     // One whose type has not registered the method lives.
     const bool answers = answer || answer.error().code() == Errc::not_found;
-    ends.push_back({name_of_rank(rank), std::nullopt, answers});
+    ends.push_back({name_of_rank(rank), answers ? std::nullopt : std::optional{answer.error()}, answers});
   }
   return ends;
 }

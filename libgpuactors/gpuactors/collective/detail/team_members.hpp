@@ -40,7 +40,7 @@ public:
   /// Ends the operations of all members.
   void part(const std::string& reason) const;
 
-  /// Asks all members whether they are there. @returns the same with what is known of each, without errors.
+  /// Asks all members whether they are there. @returns what became of each; with an error for those that do not answer.
   std::vector<MemberEnd> ask() const;
 
   /// Ends members, by rank, so that they can be started anew. Returns when they have ended.

@@ -134,7 +134,7 @@ Result<std::vector<Payload>> TeamState::attempt_all(const TeamWork& work) {
       members_.end(TeamCore::lost(failed->ends));
       return gpuactors::fail(again.error());
     }
-    if (work.call.on_failure) {
+    if (again->counts && work.call.on_failure) {
       TeamFailure failure{again->error, {}, core.attempt(), again->pause};
       for (std::size_t rank = 0; rank < again->replaced.size(); ++rank)
         if (again->replaced[rank])
@@ -220,7 +220,10 @@ std::vector<MemberEnd> TeamState::look(const TeamCore& core) const {
   auto ends = members_.ask();
   for (std::size_t rank = 0; rank < ends.size(); ++rank) {
     auto& end = ends[rank];
-    end.error = core.error_of(rank);
+    const auto own = core.error_of(rank);
+    // One that was asked to stop before it ended says nothing of its end by itself.
+    if (end.answers || (own && is_loss(own->code())))
+      end.error = own;
     if (core.has_ended(rank))
       continue;
     end.answers = false;
