@@ -1,4 +1,5 @@
 #include "group_run.hpp"
+#include "team_run.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -19,14 +20,13 @@ namespace {
 /// How long a member may take to say that it lives.
 constexpr auto sign_of_life = 15s;
 
-/// Tells the groups of all programs of a cluster apart.
+} // namespace
+
 std::string group_name() {
   static std::atomic<unsigned> count{0};
   return fmt::format("train-{:x}-{:x}-{}", ::getpid(),
                      std::chrono::system_clock::now().time_since_epoch().count() & 0xFFFFFFFF, count++);
 }
-
-} // namespace
 
 Result<void> Group::take_places() {
   const std::vector<gpuactors::Options> bundles(spec_.workers, spec_.options);
@@ -216,6 +216,8 @@ bool can_sum_by_nccl(const std::vector<Status>& members) {
 }
 
 Result<GroupOutcome> train_group(gpuactors::Cluster& cluster, const GroupSpec& spec, const Watcher& watcher) {
+  if (spec.on_loss == OnLoss::restart)
+    return train_team(cluster, spec, watcher);
   return Group{cluster, spec, watcher}.train();
 }
 

@@ -16,6 +16,8 @@ enum class OnLoss : std::uint8_t {
   stop,
   /// The others go back to the beginning of the epoch and go on, with smaller batches.
   shrink,
+  /// It is started anew, and all go on from the beginning of the epoch, at most `max_restarts` times.
+  restart,
 };
 
 struct GroupSpec {
@@ -40,6 +42,7 @@ struct GroupOutcome {
 /// told once an epoch; a stop takes effect at once, and what was learnt of the epoch under way is given up. Sums by
 /// NCCL only where the plan allows it.
 /// @returns the error that ended it; with `OnLoss::stop` that of the member that died, by name.
+/// A group that restarts sums by messages.
 gpuactors::Result<GroupOutcome> train_group(gpuactors::Cluster& cluster, const GroupSpec& spec, const Watcher& watcher);
 
 } // namespace train

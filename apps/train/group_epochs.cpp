@@ -11,30 +11,37 @@ namespace train {
 using gpuactors::Clock;
 using gpuactors::Result;
 
-void Group::note(const std::vector<Progress>& parts) {
+Progress add_parts(Outcome& outcome, const std::vector<Progress>& parts) {
   const auto steps = parts.front().steps();
+  const auto epoch = parts.front().epochs();
   const auto count = static_cast<std::size_t>(parts.front().losses_size());
-  const auto first = static_cast<std::size_t>(steps - count - outcome_.first_step);
-  outcome_.losses.resize(first);
-  outcome_.losses.resize(first + count, 0.0);
-  outcome_.epochs.resize(first);
-  outcome_.epochs.resize(first + count, parts.front().epochs());
+  const auto first = static_cast<std::size_t>(steps - count - outcome.first_step);
+  // What is not known died with a member that had not told it.
+  outcome.losses.resize(first, std::numeric_limits<double>::quiet_NaN());
+  outcome.losses.resize(first + count, 0.0);
+  outcome.epochs.resize(first, epoch - 1);
+  outcome.epochs.resize(first + count, epoch);
   Progress whole;
-  whole.set_epochs(parts.front().epochs());
+  whole.set_epochs(epoch);
   whole.set_steps(steps);
   std::uint64_t rows = 0;
   for (const auto& part : parts) {
     for (std::size_t i = 0; i < count; ++i)
-      outcome_.losses[first + i] += part.losses(static_cast<int>(i));
+      outcome.losses[first + i] += part.losses(static_cast<int>(i));
     rows += part.rows();
   }
   // A loss that is no number any more was told all the same.
-  for (auto at = first; at < outcome_.losses.size(); ++at)
-    if (std::isnan(outcome_.losses[at]))
-      outcome_.losses[at] = std::numeric_limits<double>::infinity();
+  for (auto at = first; at < outcome.losses.size(); ++at)
+    if (std::isnan(outcome.losses[at]))
+      outcome.losses[at] = std::numeric_limits<double>::infinity();
   whole.set_rows(rows);
-  whole.mutable_losses()->Add(outcome_.losses.begin() + static_cast<std::ptrdiff_t>(first), outcome_.losses.end());
-  outcome_.rows += rows;
+  whole.mutable_losses()->Add(outcome.losses.begin() + static_cast<std::ptrdiff_t>(first), outcome.losses.end());
+  outcome.rows += rows;
+  return whole;
+}
+
+void Group::note(const std::vector<Progress>& parts) {
+  const auto whole = add_parts(outcome_, parts);
   if (!outcome_.losses.empty())
     loss_ = outcome_.losses.back();
   watcher_.progress(whole, outcome_);

@@ -7,8 +7,16 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace train {
+
+/// Tells the groups of all programs of a cluster apart.
+std::string group_name();
+
+/// Adds what all members say of one epoch to the outcome. @returns the same of all together.
+Progress add_parts(Outcome& outcome, const std::vector<Progress>& parts);
 
 /// The members of one training, from their start to their end.
 class Group {

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iostream>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -26,6 +29,8 @@ GPUACTORS_ACTOR("train_member", MemberActor, Plan)
     .method("nccl_id", &MemberActor::nccl_id)
     .method("evaluate", &MemberActor::evaluate)
     .method("save", &MemberActor::save_to)
+    .method("learn", &MemberActor::learn)
+    .method("go_back", &MemberActor::go_back)
     .concurrent_method("status", &MemberActor::status)
     .concurrent_method(gpuactors::collective_method, &MemberActor::collective_call);
 
@@ -54,9 +59,9 @@ Result<Status> MemberActor::join(const Places& places) {
     return gpuactors::fail(Errc::invalid_argument,
                            fmt::format("rank {} of {} makes no group", places.rank(), places.members()));
   nccl_.reset();
-  if (training_.epochs() != places.epochs() || training_.position() != 0 || open_)
+  if (training_.epochs() != places.epochs())
     GPUACTORS_TRY(training_.restore_snapshot());
-  open_ = false;
+  GPUACTORS_TRY(rewind());
   if (training_.epochs() != places.epochs())
     return gpuactors::fail(Errc::invalid_argument, fmt::format("this member is at the beginning of epoch {}, not {}",
                                                                training_.epochs(), places.epochs()));
@@ -88,7 +93,18 @@ void MemberActor::leave(const Empty&) {
 
 // -- steps ---------------------------------------------------------------------------------------
 
+Result<void> MemberActor::rewind() {
+  if (training_.position() != 0 || open_)
+    GPUACTORS_TRY(training_.restore_snapshot());
+  open_ = false;
+  return {};
+}
+
 Result<Progress> MemberActor::epoch(const Empty&) {
+  return report_epoch();
+}
+
+Result<Progress> MemberActor::report_epoch() {
   GPUACTORS_TRY(training_.take_snapshot());
   if (auto learnt = learn_epoch(); !learnt) {
     // Nothing ends behind a sum that waits for the dead.
@@ -146,6 +162,70 @@ Result<void> MemberActor::await(Result<bool> (NcclSum::*question)()) {
     alarm_->changed.wait_for(lock, attention_to_group, [&] { return alarm_->rung; });
     alarm_->rung = false;
   }
+}
+
+// -- as one of a team ----------------------------------------------------------------------------
+
+Result<void> MemberActor::learn(const Lesson& lesson, gpuactors::ReplyStream<Progress>& reports) {
+  GPUACTORS_TRY(rewind());
+  training_.join({static_cast<std::int64_t>(peers().rank()), static_cast<std::int64_t>(peers().size())});
+  GPUACTORS_TRY(agree(lesson));
+  const auto every = std::max<std::uint64_t>(plan_.checkpoint_epochs(), 1);
+  while (training_.epochs() < lesson.epochs()) {
+    GPUACTORS_LET(progress, report_epoch());
+    const bool due = progress.epochs() == lesson.epochs() || progress.epochs() % every == 0;
+    if (due && !plan_.checkpoint().empty())
+      GPUACTORS_TRY(write_checkpoint(progress));
+    GPUACTORS_TRY(reports.write(std::move(progress)));
+  }
+  return {};
+}
+
+Result<void> MemberActor::agree(const Lesson& lesson) {
+  const auto own = whole_ ? static_cast<std::int64_t>(training_.epochs()) : -1;
+  GPUACTORS_LET(all, peers().all_gather(std::vector{own}));
+  const auto most = std::max_element(all.begin(), all.end());
+  const auto root = static_cast<std::size_t>(most - all.begin());
+  const bool gives = peers().rank() == root;
+  if (gives && *most < static_cast<std::int64_t>(lesson.begin()))
+    GPUACTORS_TRY(as_own_failure(find_checkpoint()));
+  if (gives)
+    GPUACTORS_TRY(training_.take_snapshot());
+  // What comes takes the place of what was there, in parts.
+  whole_ = false;
+  if (const auto taken = training_.take_over(peers(), root); !taken) {
+    whole_ = training_.has_snapshot() && training_.restore_snapshot();
+    return taken;
+  }
+  whole_ = true;
+  note_position();
+  return {};
+}
+
+Result<void> MemberActor::find_checkpoint() {
+  const auto lost = "what was learnt is lost with the workers that died";
+  if (plan_.checkpoint().empty())
+    return whole_ ? Result<void>{}
+                  : gpuactors::fail(Errc::task_failed, fmt::format("{}: there is no --checkpoint", lost));
+  const auto loaded = training_.load(plan_.checkpoint());
+  if (loaded || loaded.error().code() != Errc::not_found || !whole_)
+    return loaded;
+  std::cerr << fmt::format("{}; {}: the training starts over\n", loaded.error().message(), lost);
+  return {};
+}
+
+Result<void> MemberActor::write_checkpoint(const Progress& progress) {
+  const auto count = progress.losses_size();
+  GPUACTORS_LET(parts, peers().all_gather(std::vector{count == 0 ? 0.0 : progress.losses(count - 1)}));
+  if (peers().rank() != 0)
+    return {};
+  // In the order of the ranks, as the program adds them.
+  return as_own_failure(training_.save(plan_.checkpoint(), std::accumulate(parts.begin(), parts.end(), 0.0)));
+}
+
+Result<Status> MemberActor::go_back(const Empty&) {
+  GPUACTORS_TRY(rewind());
+  return note_status();
 }
 
 // -- as trainers ---------------------------------------------------------------------------------

@@ -8,8 +8,11 @@
 //   nccl_id   Empty          NcclId       a name for a group that sums by NCCL
 //   status    Empty          Status       also while an epoch is under way
 //   evaluate, save                        as those of a trainer
+//   learn     Lesson         Progress...  for the members of a team: goes on from what any of them has, one item an
+//   epoch go_back   Empty          Status       to the beginning of the epoch under way
 //
-// The program forms a collective group of all members before they join, and ends an epoch by ending that group.
+// The program forms a collective group of all members before they join, and ends an epoch by ending that group. A team
+// (`gpuactors::Team`) does so by itself, and has them `learn` in place of `join` and `epoch`.
 #pragma once
 
 #include "nccl_sum.hpp"
@@ -37,6 +40,8 @@ public:
   gpuactors::Result<Evaluation> evaluate(const google::protobuf::Empty& request);
   gpuactors::Result<Status> save_to(const Path& path);
   [[nodiscard]] Status status(const google::protobuf::Empty& request) const;
+  gpuactors::Result<void> learn(const Lesson& lesson, gpuactors::ReplyStream<Progress>& reports);
+  gpuactors::Result<Status> go_back(const google::protobuf::Empty& request);
 
 private:
   /// Wakes who waits for NCCL. Shared with NCCL's callbacks.
@@ -47,6 +52,16 @@ private:
   };
 
   gpuactors::Result<void> learn_epoch();
+  /// One epoch, and what it has brought.
+  gpuactors::Result<Progress> report_epoch();
+  /// To the beginning of the epoch under way.
+  gpuactors::Result<void> rewind();
+  /// Has all members begin where the one begins that has learnt most.
+  gpuactors::Result<void> agree(const Lesson& lesson);
+  /// All that knew more have died: what they had learnt is in the checkpoint, or is learnt again.
+  gpuactors::Result<void> find_checkpoint();
+  /// Writes what was learnt, with the loss of the last batch of all members.
+  gpuactors::Result<void> write_checkpoint(const Progress& progress);
   /// Puts the sum of all gradients in the place of the own ones.
   gpuactors::Result<void> sum();
   /// Why no further step is made; nothing if there is no reason.
@@ -65,6 +80,8 @@ private:
   std::unique_ptr<NcclSum> nccl_;
   /// The gradients of a step were found, and are not followed yet.
   bool open_ = false;
+  /// It has what it says that it has learnt, and not a part of what another one was sending.
+  bool whole_ = true;
   mutable std::mutex mutex_;
   /// Guarded by the mutex.
   Status status_;

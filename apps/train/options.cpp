@@ -107,10 +107,12 @@ void add_resources(CLI::App& program, TrainOptions& options, std::string& on_los
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
   program
-      .add_option("--on-loss", on_loss,
-                  "What becomes of the others when one of the workers dies: stop ends the training, shrink goes on "
-                  "without it from the beginning of the epoch")
-      ->check(CLI::IsMember({"stop", "shrink"}))
+      .add_option(
+          "--on-loss", on_loss,
+          "What becomes of the others when one of the workers dies: stop ends the training, shrink goes on "
+          "without it from the beginning of the epoch, restart starts it anew, at most --max-restarts times, and "
+          "goes on with it")
+      ->check(CLI::IsMember({"stop", "shrink", "restart"}))
       ->capture_default_str();
   program.add_flag("--nccl", options.nccl,
                    "Let workers on CUDA devices of their own sum by NCCL, where libnccl.so.2 is found. Not by itself, "
@@ -236,7 +238,7 @@ std::optional<TrainOptions> parse_options(int argc, char** argv, int& exit_code)
   } catch (const CLI::ParseError& error) {
     return complain(gpuactors::cli::explain(program, error));
   }
-  options.on_loss = on_loss == "shrink" ? OnLoss::shrink : OnLoss::stop;
+  options.on_loss = on_loss == "shrink" ? OnLoss::shrink : on_loss == "restart" ? OnLoss::restart : OnLoss::stop;
   // Plaintext was chosen already.
   options.nccl = options.nccl || options.cluster.connect.insecure;
   if (!sweep.empty()) {

@@ -442,4 +442,18 @@ Result<void> TrainingRun::restore_snapshot() {
   return {};
 }
 
+Result<void> TrainingRun::take_over(gpuactors::Collective& peers, std::size_t root) {
+  std::vector<std::int64_t> counts{static_cast<std::int64_t>(epoch_), static_cast<std::int64_t>(trainer_.steps())};
+  GPUACTORS_TRY(peers.broadcast(counts, root));
+  GPUACTORS_TRY(peers.broadcast(*stream_, trainer_.network().values(), root));
+  for (auto& memory : trainer_.memory())
+    GPUACTORS_TRY(peers.broadcast(*stream_, memory.values, root));
+  epoch_ = static_cast<std::uint64_t>(counts[0]);
+  trainer_.set_steps(static_cast<std::uint64_t>(counts[1]));
+  position_ = 0;
+  ordered_ = false;
+  last_loss_.reset();
+  return {};
+}
+
 } // namespace train

@@ -6,6 +6,8 @@
 
 #include "split.hpp"
 
+#include <gpuactors/collective/collective.hpp>
+
 #include <apps/nn/checkpoint.hpp>
 
 #include <cstdint>
@@ -120,6 +122,14 @@ public:
   /// Keeps a copy of all that learning changes, and goes back to it.
   gpuactors::Result<void> take_snapshot();
   gpuactors::Result<void> restore_snapshot();
+
+  [[nodiscard]] bool has_snapshot() const noexcept {
+    return !snapshot_.empty();
+  }
+
+  /// Puts what the member `root` has learnt, which is at the beginning of an epoch, in the place of everybody's own: an
+  /// operation of all members.
+  gpuactors::Result<void> take_over(gpuactors::Collective& peers, std::size_t root);
 
   [[nodiscard]] nn::Trainer& trainer() noexcept {
     return trainer_;

@@ -5,6 +5,8 @@
 #include <support/eventually.hpp>
 #include <support/temporary_folder.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -186,6 +188,101 @@ TEST_CASE("a group stops when a member dies, with its name and without a trace",
   REQUIRE_FALSE(group);
   CHECK(says(group.error(), "worker 1 of 3 was lost in epoch 2, and the group stops"));
   CHECK(must(cluster.state()).actors().empty());
+}
+
+TEST_CASE("a group that restarts its workers learns what an undisturbed one learns, whoever dies", "[train]") {
+  auto cluster = embed();
+  const TemporaryFolder folder;
+  auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  auto& plan = lesson.plan;
+  plan.set_momentum(0.9);
+  plan.set_checkpoint((folder / "whole").string());
+  constexpr std::uint64_t epochs = 120;
+  const auto whole = must(train_group(cluster, group_of(3, plan, epochs), {}));
+  for (const std::size_t rank : {0, 2}) {
+    plan.set_checkpoint((folder / "hurt").string());
+    auto spec = group_of(3, plan, epochs);
+    spec.on_loss = OnLoss::restart;
+    spec.options.max_restarts = 1;
+    auto watcher = killer(cluster, rank);
+    std::vector<std::string> notices;
+    watcher.notice = [&](std::string_view text) { notices.emplace_back(text); };
+    const auto hurt = must(train_group(cluster, spec, watcher));
+    REQUIRE(notices.size() == 1);
+    CHECK(notices[0].find(fmt::format("worker {} is started anew: rank {} of 3", rank, rank)) == 0);
+    CHECK(hurt.workers == 3);
+    CHECK(hurt.outcome.losses.size() == whole.outcome.losses.size());
+    CHECK(hurt.outcome.epochs == whole.outcome.epochs);
+    CHECK(hurt.outcome.quality.accuracy() == whole.outcome.quality.accuracy());
+    CHECK(read_text(folder / "hurt") == read_text(folder / "whole"));
+  }
+  CHECK(gpuactors::test::eventually([&] { return must(cluster.state()).actors().empty(); }));
+}
+
+TEST_CASE("a group whose workers all die goes on from its checkpoint, or starts over", "[train]") {
+  auto cluster = embed();
+  const TemporaryFolder folder;
+  auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  auto& plan = lesson.plan;
+  plan.set_checkpoint_epochs(4);
+  plan.set_checkpoint((folder / "whole").string());
+  constexpr std::uint64_t epochs = 120;
+  const auto whole = must(train_group(cluster, group_of(2, plan, epochs), {}));
+  for (const bool keeps : {true, false}) {
+    plan.set_checkpoint(keeps ? (folder / "hurt").string() : std::string{});
+    auto spec = group_of(2, plan, epochs);
+    spec.on_loss = OnLoss::restart;
+    spec.options.max_restarts = 1;
+    Watcher watcher;
+    std::vector<std::uint64_t> told;
+    watcher.progress = [&](const Progress& progress, const Outcome&) {
+      told.push_back(progress.epochs());
+      if (told.size() != 6)
+        return;
+      const auto state = must(cluster.state());
+      for (const auto& actor : state.actors())
+        must(cluster.kill(actor.name()));
+    };
+    const auto hurt = must(train_group(cluster, spec, watcher));
+    REQUIRE(told.size() > 6);
+    // Members may have been some epochs further when they died: what they had saved counts.
+    CHECK((keeps ? told[6] % 4 == 1 && told[6] >= 5 : told[6] == 1));
+    CHECK(hurt.outcome.status.epochs() == epochs);
+    CHECK(hurt.outcome.quality.loss() == whole.outcome.quality.loss());
+    CHECK((!keeps || read_text(folder / "hurt") == read_text(folder / "whole")));
+  }
+}
+
+TEST_CASE("a group that restarts is stopped, resumed, and ends when too many have died", "[train]") {
+  auto cluster = embed();
+  const TemporaryFolder folder;
+  auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  auto& plan = lesson.plan;
+  plan.set_checkpoint((folder / "whole").string());
+  constexpr std::uint64_t epochs = 120;
+  must(train_group(cluster, group_of(2, plan, epochs), {}));
+  plan.set_checkpoint((folder / "part").string());
+  auto spec = group_of(2, plan, epochs);
+  spec.on_loss = OnLoss::restart;
+  Watcher watcher;
+  bool told = false;
+  watcher.progress = [&](const Progress&, const Outcome&) { told = true; };
+  watcher.stop = [&] { return told; };
+  const auto stopped = must(train_group(cluster, spec, watcher));
+  CHECK(stopped.outcome.stopped);
+  CHECK(stopped.outcome.status.epochs() >= 1);
+  CHECK(stopped.outcome.status.epochs() < epochs);
+  spec.plan.set_resume(true);
+  const auto resumed = must(train_group(cluster, spec, {}));
+  CHECK(resumed.outcome.first_epoch == stopped.outcome.status.epochs());
+  CHECK(read_text(folder / "part") == read_text(folder / "whole"));
+
+  spec.plan.clear_resume();
+  spec.options.max_restarts = 0;
+  const auto failed = train_group(cluster, spec, killer(cluster, 1));
+  REQUIRE_FALSE(failed);
+  CHECK(says(failed.error(), "rank 1 of 2"));
+  CHECK(says(failed.error(), "max_failures is 0"));
 }
 
 TEST_CASE("a group goes on from its checkpoint, and so does another number of workers", "[train]") {

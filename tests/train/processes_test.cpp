@@ -177,4 +177,53 @@ TEST_CASE("a group survives the death of a worker's process, or ends with it, as
   }
 }
 
+TEST_CASE(
+    "a group that restarts its workers ends with the same network, bit for bit, when one's process or node is killed",
+    "[train]") {
+  Processes processes;
+  const TemporaryFolder folder;
+  processes.start_broker();
+  for (const auto* name : {"n0", "n1"})
+    processes.start_node(name, devices);
+  auto cluster = processes.connect();
+  auto lesson = make_lesson(cluster, make_table(400, 16, 4, 1));
+  lesson.plan.set_momentum(0.9);
+  GroupSpec spec;
+  spec.workers = 2;
+  spec.epochs = 200;
+  spec.on_loss = OnLoss::restart;
+  spec.options.gpus = 1; // one on each node
+  spec.options.max_restarts = 2;
+  std::string expected;
+  for (const auto* hurt : {"nothing", "process", "node"}) {
+    spec.plan = lesson.plan;
+    spec.plan.set_checkpoint((folder / hurt).string());
+    spec.plan.set_checkpoint_epochs(50);
+    bool killed = hurt == std::string{"nothing"};
+    Watcher watcher;
+    watcher.progress = [&](const Progress& progress, const Outcome&) {
+      // The others are in the middle of their work: not further ahead than the windows of their streams.
+      if (std::exchange(killed, killed || progress.epochs() >= 60) || !killed)
+        return;
+      const auto state = must(cluster.state());
+      for (const auto& actor : state.actors()) {
+        if (!actor.name().ends_with("-1"))
+          continue;
+        if (hurt == std::string{"process"})
+          return Processes::signal(static_cast<pid_t>(actor.pid()), SIGKILL);
+        processes.start_node("n2", devices);
+        return processes.signal(actor.lease().node(), SIGKILL);
+      }
+    };
+    const auto group = must(train_group(cluster, spec, watcher));
+    CHECK(killed);
+    CHECK(group.workers == 2);
+    CHECK(group.outcome.losses.size() == spec.epochs * 10);
+    if (expected.empty())
+      expected = read_text(folder / hurt);
+    CHECK(read_text(folder / hurt) == expected);
+    CHECK(eventually([&] { return must(cluster.state()).leases().empty(); }));
+  }
+}
+
 } // namespace train::test
