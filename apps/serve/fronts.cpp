@@ -71,28 +71,17 @@ struct Fronts::Parts {
     return "the certificate was read again from " + files.certificate.string();
   }
 
-  /// Has `renew` called when the files have changed, and tells of it; of what cannot be used once.
-  template <class Renew>
-  Renewal::Watched watched(std::vector<std::filesystem::path> files, Renewal::Stamps known, Renew renew) const {
-    return {std::move(files), std::move(known), [this, renew, said = std::string{}]() mutable {
-              const auto renewed = renew();
-              auto text = renewed ? *renewed : renewed.error().message() + ": what was read before stays in use";
-              if (text != said || renewed)
-                state->options.notice(text);
-              said = std::move(text);
-              return renewed.has_value();
-            }};
-  }
-
   /// @param tokens, tls  the stamps of the files from before they were read.
   Result<void> look_after_files(Renewal::Stamps tokens, Renewal::Stamps tls) {
     std::vector<Renewal::Watched> files;
     const auto& options = state->options;
     if (!options.token_file.empty())
-      files.push_back(watched({options.token_file}, std::move(tokens), [this] { return renew_tokens(); }));
+      files.push_back(Renewal::watched(
+          {options.token_file}, std::move(tokens), [this] { return renew_tokens(); }, options.notice));
     if (options.tls)
-      files.push_back(
-          watched({options.tls->certificate, options.tls->key}, std::move(tls), [this] { return renew_tls(); }));
+      files.push_back(Renewal::watched(
+          {options.tls->certificate, options.tls->key}, std::move(tls), [this] { return renew_tls(); },
+          options.notice));
     if (files.empty())
       return {};
     GPUACTORS_LET(started, Renewal::start(std::move(files), options.limits.renewal));

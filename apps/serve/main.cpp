@@ -37,6 +37,9 @@ constexpr auto last_words = std::chrono::seconds{2};
 /// How often it is looked for a signal while models are loaded.
 constexpr auto attention = std::chrono::milliseconds{50};
 
+/// How often it is looked whether the models file has changed.
+constexpr auto renewal = std::chrono::seconds{2};
+
 /// One line on standard output, at once.
 void say(const std::string& line) {
   std::cout << line << std::endl;
@@ -79,6 +82,8 @@ Result<std::unique_ptr<ModelLoader>> load_models(ModelTable& table, const ServeO
   std::vector<std::string> names;
   for (const auto& model : options.models)
     names.push_back(model.name);
+  for (const auto& model : options.models_of_file)
+    names.push_back(model.name);
   LoaderOptions how;
   how.keeps_going = options.keeps_going;
   how.loaded = [&table](const std::string& name) {
@@ -87,6 +92,25 @@ Result<std::unique_ptr<ModelLoader>> load_models(ModelTable& table, const ServeO
   };
   how.failed = [](const std::string& sentence) { note(sentence); };
   return ModelLoader::start(table, std::move(names), std::move(how));
+}
+
+/// Has the models file read again when it has changed, and the loader do what it says; null without a file.
+Result<std::unique_ptr<Renewal>> watch_models(const ServeOptions& options, ModelLoader& loader) {
+  if (!options.models_file)
+    return std::unique_ptr<Renewal>{};
+  const auto renew = [file = *options.models_file, known = options.models_of_file,
+                      &loader]() mutable -> Result<std::string> {
+    GPUACTORS_LET(models, file.read());
+    auto changes = changes_between(known, models);
+    auto text = fmt::format("the models file {} was read again: {} to load, {} to unload", file.path.string(),
+                            changes.set.size(), changes.gone.size());
+    known = std::move(models);
+    loader.change(std::move(changes));
+    return text;
+  };
+  std::vector<Renewal::Watched> watched;
+  watched.push_back(Renewal::watched({options.models_file->path}, options.models_file_stamps, renew, note));
+  return Renewal::start(std::move(watched), renewal);
 }
 
 /// Closes the table of models at the end of its scope.
@@ -117,6 +141,8 @@ Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
   ModelTable table{cluster, std::move(table_options)};
   for (const auto& model : options.models)
     GPUACTORS_TRY(table.add(model));
+  for (const auto& model : options.models_of_file)
+    table.set(model);
   auto front_options = options.fronts;
   front_options.notice = note;
   // Listening first: who asks whether it is ready gets an answer while models are loaded.
@@ -125,14 +151,18 @@ Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
   const CloseFirst close_first{table};
   say_where(fronts, options.fronts);
   GPUACTORS_LET(loader, load_models(table, options));
+  GPUACTORS_LET(watch, watch_models(options, *loader));
   while (!signals.came() && !loader->wait_for(attention))
     continue;
   if (!signals.came()) {
     GPUACTORS_LET(missing, loader->outcome());
-    say(missing == 0 ? "ready" : fmt::format("ready, but for {} of {} models", missing, options.models.size()));
+    say(missing == 0 ? "ready"
+                     : fmt::format("ready, but for {} of {} models", missing,
+                                   options.models.size() + options.models_of_file.size()));
     signals.wait();
   }
   say("ending");
+  watch = nullptr;
   // Models first: they answer what they have accepted, and the fronts what comes meanwhile, with "unavailable". What is
   // still being loaded is given up.
   const auto until = deadline_after(Clock::now(), options.table.drain);

@@ -47,6 +47,14 @@ ModelLoader::~ModelLoader() {
     thread_.join();
 }
 
+void ModelLoader::change(ModelChanges changes) {
+  {
+    const std::lock_guard lock{mutex_};
+    changes_.push_back(std::move(changes));
+  }
+  wake_.notify_all();
+}
+
 bool ModelLoader::wait_for(Duration most) const {
   return outcome_.wait_for(most) == std::future_status::ready;
 }
@@ -56,29 +64,28 @@ Result<std::size_t> ModelLoader::outcome() {
 }
 
 void ModelLoader::run() {
-  promise_.set_value(try_each(true));
+  promise_.set_value(try_each());
   if (!options_.keeps_going)
     return;
-  for (Duration time = shortest_pause; !models_.empty() && pause(time);
-       time = std::min<Duration>(2 * time, longest_pause))
-    (void)try_each(false); // the table says what becomes of each
+  for (Duration time = shortest_pause; pause(time);) {
+    time = take_changes() ? shortest_pause : std::min<Duration>(2 * time, longest_pause);
+    (void)try_each(); // who is told of each knows what becomes of it
+  }
 }
 
-Result<std::size_t> ModelLoader::try_each(bool first_round) {
+Result<std::size_t> ModelLoader::try_each() {
   const auto round = std::exchange(models_, {});
   for (const auto& name : round) {
     // A client may have loaded it, and taken the room, or wants it no more.
-    const auto tried = table_.is_missing(name);
-    const auto done = tried ? table_.load(name, {}) : Result<void>{};
-    if (const auto serves = table_.model_ready(name, ""); (tried && done) || (serves && *serves)) {
-      options_.loaded(name);
-      continue;
-    }
+    const auto done = table_.is_missing(name) ? table_.settle(name) : Result<void>{};
     if (!done && !options_.keeps_going)
       return gpuactors::fail(done.error());
-    if (!table_.is_missing(name)) // it was unloaded again, or the server ends
+    if (!table_.is_missing(name)) { // it serves, it was unloaded again, or the server ends
+      if (const auto serves = table_.model_ready(name, ""); serves && *serves)
+        options_.loaded(name);
       continue;
-    if (!done && first_round)
+    }
+    if (!done)
       options_.failed(done.error().message());
     models_.push_back(name);
   }
@@ -87,7 +94,33 @@ Result<std::size_t> ModelLoader::try_each(bool first_round) {
 
 bool ModelLoader::pause(Duration time) {
   std::unique_lock lock{mutex_};
-  return !wake_.wait_for(lock, time, [this] { return stopping_; });
+  const auto woken = [this] { return stopping_ || !changes_.empty(); };
+  if (models_.empty())
+    wake_.wait(lock, woken);
+  else
+    wake_.wait_for(lock, time, woken);
+  return !stopping_;
+}
+
+bool ModelLoader::take_changes() {
+  std::deque<ModelChanges> changes;
+  {
+    const std::lock_guard lock{mutex_};
+    changes.swap(changes_);
+  }
+  for (const auto& change : changes) {
+    // First, since they have room that others may need.
+    for (const auto& name : change.gone) {
+      std::erase(models_, name);
+      (void)table_.remove(name); // unless the server ends
+    }
+    for (const auto& model : change.set) {
+      table_.set(model);
+      if (std::find(models_.begin(), models_.end(), model.name) == models_.end())
+        models_.push_back(model.name);
+    }
+  }
+  return !changes.empty();
 }
 
 } // namespace serve

@@ -1,11 +1,13 @@
-// Loads the models of the command line, and tries those again that cannot be loaded yet.
+// Loads the models of the command line and the models file, and tries those again that cannot be loaded yet.
 #pragma once
 
 #include "models/model_table.hpp"
+#include "models/models_file.hpp"
 
 #include <gpuactors/gpuactors.hpp>
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <future>
 #include <memory>
@@ -19,7 +21,7 @@ namespace serve {
 struct LoaderOptions {
   /// Whether a model that cannot be loaded leaves the others to be loaded, and is tried again. Else it ends the round.
   bool keeps_going = false;
-  /// Told of each model that serves, and, of those that are tried again, why they do not, at the first time.
+  /// Told of each model that serves, and, of those that are tried again, each time why they do not.
   std::function<void(const std::string& model)> loaded;
   std::function<void(const std::string& sentence)> failed;
 };
@@ -37,6 +39,10 @@ public:
   /// Waits for the model that is being loaded: the table, closed first, gives it up.
   ~ModelLoader();
 
+  /// The models file says something else: unloads what is gone, and loads what is new or has changed, behind what is
+  /// being done. Returns at once; any thread.
+  void change(ModelChanges changes);
+
   /// Waits until each model was tried once, at most so long. @returns whether it was.
   [[nodiscard]] bool wait_for(gpuactors::Duration most) const;
 
@@ -47,10 +53,12 @@ private:
   ModelLoader(ModelTable& table, std::vector<std::string> models, LoaderOptions options);
 
   void run();
-  /// @param first_round  whether to tell of those that fail.
-  gpuactors::Result<std::size_t> try_each(bool first_round);
-  /// Waits for the next round. @returns false at the end.
+  gpuactors::Result<std::size_t> try_each();
+  /// Waits for the next round: for the time, if there is a model to be tried again, or for a change.
+  /// @returns false at the end.
   bool pause(gpuactors::Duration time);
+  /// Does what changes say, but for loading. @returns whether there were any.
+  bool take_changes();
 
   ModelTable& table_;
   /// Those that are still to be loaded.
@@ -61,6 +69,7 @@ private:
   std::mutex mutex_;
   std::condition_variable wake_;
   // Guarded by the mutex.
+  std::deque<ModelChanges> changes_;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -27,6 +27,7 @@ constexpr auto default_grpc = "127.0.0.1:8001";
 /// The options as they were typed.
 struct Typed {
   std::vector<std::string> models;
+  std::string models_file;
   /// In the order of the command line.
   std::vector<std::pair<std::string, std::string>> keys;
   std::vector<std::string> plugins;
@@ -56,6 +57,9 @@ constexpr auto examples =
     "      two models; requests that say nothing else are answered within 50 ms or refused\n"
     "  gpuactors-serve --model a=a.safetensors --min-replicas 1 --max-replicas 4 --idle-after 60\n"
     "      as many replicas as the queue demands\n"
+    "  gpuactors-serve --models models.json\n"
+    "      the models of a file, which may change: {\"models\": {\"a\": {\"file\": \"a.safetensors\", \"gpus\": "
+    "0.5}}}\n"
     "  gpuactors up --program $(which gpuactors-serve) &\n"
     "  gpuactors-serve --model a=a.safetensors --broker 127.0.0.1:7711\n"
     "      replicas in worker processes of a cluster\n"
@@ -76,6 +80,13 @@ void add_models(CLI::App& parser, Typed& typed) {
                   "model; may be repeated. With an actor type, the file is whatever the actor reads, or left out")
       ->type_name("NAME[=FILE][,KEY=VALUE...]")
       ->allow_extra_args(false);
+  parser
+      .add_option(
+          "--models", typed.models_file,
+          "Models in JSON, {\"models\": {NAME: {\"file\": FILE, KEY: VALUE...}}}, with the keys of --model: read "
+          "again when it changes, for models that come, change and go while the server runs. Implies "
+          "--keep-going")
+      ->type_name("FILE");
   for (const auto& key : model_keys())
     parser
         .add_option_function<std::vector<std::string>>(
@@ -187,6 +198,20 @@ Result<std::vector<ModelConfig>> read_models(const Typed& typed, ModelConfig& de
   return models;
 }
 
+Result<void> read_models_file(const Typed& typed, ServeOptions& options) {
+  if (typed.models_file.empty())
+    return {};
+  ModelsFile file{typed.models_file, options.table.defaults, {}};
+  for (const auto& model : options.models)
+    file.taken.insert(model.name);
+  // Before it is read: what changes meanwhile is read again.
+  options.models_file_stamps = Renewal::stamps_of({file.path});
+  GPUACTORS_LET(models, file.read());
+  options.models_of_file = std::move(models);
+  options.models_file = std::move(file);
+  return {};
+}
+
 Result<std::optional<gpuactors::Endpoint>> read_endpoint(const char* option, const std::string& text) {
   if (text.empty())
     return std::optional<gpuactors::Endpoint>{};
@@ -236,13 +261,14 @@ Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* a
   } catch (const CLI::ParseError& error) {
     return gpuactors::fail(Errc::invalid_argument, gpuactors::cli::explain(parser, error));
   }
-  if (typed.models.empty() && !typed.end_deployment)
+  if (typed.models.empty() && typed.models_file.empty() && !typed.end_deployment)
     return gpuactors::fail(Errc::invalid_argument, "there is nothing to serve: name a model, such as --model "
                                                    "digits=checkpoint.safetensors; see gpuactors-serve --help");
   ServeOptions options;
   GPUACTORS_LET(models, read_models(typed, options.table.defaults));
   GPUACTORS_LET(fronts, read_fronts(typed));
   options.models = std::move(models);
+  GPUACTORS_TRY(read_models_file(typed, options));
   options.fronts = std::move(fronts);
   GPUACTORS_TRY(typed.cluster.check());
   if (!typed.plugins.empty() && typed.cluster.connects())
@@ -262,7 +288,8 @@ Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* a
   options.ends_deployment = typed.end_deployment;
   options.plugins = std::move(typed.plugins);
   options.cluster = std::move(typed.cluster);
-  options.keeps_going = typed.keep_going;
+  // A file that is edited while the server runs must not be what keeps it from starting again.
+  options.keeps_going = typed.keep_going || options.models_file.has_value();
   options.table.load_paths = typed.load_paths;
   options.table.drain = gpuactors::from_seconds(typed.drain_seconds);
   options.table.load_wait = gpuactors::from_seconds(typed.load_wait);

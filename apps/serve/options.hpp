@@ -9,6 +9,8 @@
 
 #include <apps/serve/models/model_config.hpp>
 #include <apps/serve/models/model_table.hpp>
+#include <apps/serve/models/models_file.hpp>
+#include <apps/serve/protocol/renewal.hpp>
 
 #include <optional>
 #include <string>
@@ -21,7 +23,12 @@ struct ServeOptions {
   gpuactors::OpenOptions cluster;
   /// Libraries with actor types, for an embedded cluster.
   std::vector<std::string> plugins;
+  /// Those of the command line.
   std::vector<ModelConfig> models;
+  /// Where others come from, what it said, and how it is told whether it has changed since.
+  std::optional<ModelsFile> models_file;
+  std::vector<ModelConfig> models_of_file;
+  Renewal::Stamps models_file_stamps;
   FrontOptions fronts;
   TableOptions table;
   /// Instead of serving, ends the replicas of the deployment.

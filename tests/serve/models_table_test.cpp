@@ -237,6 +237,71 @@ TEST_CASE("a model that is known but not loaded is unavailable, not unknown", "[
   CHECK(must(ask(server.table, request_for("later", some_rows(1, 1)))).version == "2");
 }
 
+TEST_CASE("a model that becomes another one has a new version, or keeps the old one until it can", "[serve]") {
+  std::vector<std::string> notices;
+  Server server{{.notice = [&](const std::string& line) { notices.push_back(line); }}};
+  server.serve("timeout=1000");
+  auto config = must(parse_model("digits=" + server.file().string() + ",timeout=2000", {}));
+  CHECK_FALSE(server.table.is_missing("digits"));
+  server.table.set(config);
+  CHECK(server.table.is_missing("digits"));
+  CHECK(must(server.table.describe("digits", "")).default_timeout == gpuactors::Duration{1s});
+  must(server.table.settle("digits"));
+  CHECK(must(server.table.describe("digits", "")).default_timeout == gpuactors::Duration{2s});
+  CHECK(notices == std::vector<std::string>{"model digits: version 2 serves in the place of version 1"});
+  // It is as it should be: nothing to do.
+  server.table.set(config);
+  must(server.table.settle("digits"));
+  CHECK(state_of(server.table, "digits") == "2:READY");
+  config.file = (server.folder / "later").string();
+  server.table.set(config);
+  CHECK(code_of(server.table.settle("digits")) == Errc::not_found);
+  CHECK(server.table.is_missing("digits"));
+  CHECK(state_of(server.table, "digits") == "2:READY");
+  std::filesystem::rename(server.file(), config.file);
+  must(server.table.settle("digits"));
+  CHECK_FALSE(server.table.is_missing("digits"));
+  CHECK(state_of(server.table, "digits") == "4:READY");
+  CHECK(notices.size() == 2);
+  // Nobody wants what a client has unloaded, until it is said anew.
+  must(server.table.unload("digits"));
+  CHECK_FALSE(server.table.is_missing("digits"));
+  server.table.set(config);
+  CHECK(server.table.is_missing("digits"));
+}
+
+TEST_CASE("a model that is removed is no longer known", "[serve]") {
+  Server server;
+  server.serve();
+  must(server.table.remove("digits"));
+  CHECK(server.table.repository().empty());
+  CHECK(server.table.ready());
+  CHECK(code_of(ask(server.table, request_for("digits", some_rows(1, 1)))) == Errc::not_found);
+  CHECK(code_of(server.table.remove("digits")) == Errc::not_found);
+  // Neither is one that was never loaded, and one that comes again begins anew.
+  server.table.set(must(parse_model("digits=" + server.file().string(), {})));
+  must(server.table.remove("digits"));
+  server.table.set(must(parse_model("digits=" + server.file().string(), {})));
+  must(server.table.settle("digits"));
+  CHECK(state_of(server.table, "digits") == "1:READY");
+}
+
+TEST_CASE("a model that a client has loaded may be named later, and stays then", "[serve]") {
+  TableOptions options;
+  Server server;
+  options.load_paths = server.folder.path();
+  ModelTable table{server.cluster, options};
+  must(table.load("digits", {{"path", "checkpoint.safetensors"}}));
+  const auto path = std::filesystem::canonical(server.file()).string();
+  table.set(must(parse_model("digits=" + path, {})));
+  CHECK_FALSE(table.is_missing("digits"));
+  table.set(must(parse_model("digits=" + path + ",max-batch=4", {})));
+  must(table.settle("digits"));
+  CHECK(state_of(table, "digits") == "2:READY");
+  must(table.unload("digits"));
+  CHECK(state_of(table, "digits") == ":UNAVAILABLE");
+}
+
 TEST_CASE("a file that is no checkpoint, or is not there, is named; what served goes on", "[serve]") {
   Server server;
   server.serve();

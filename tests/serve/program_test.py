@@ -91,7 +91,7 @@ def swaps(machine):
 def refuses_to_start(machine):
     """what it cannot start with is said in a line, and the exit code is 2"""
     has(machine.refused(), "--model")
-    has(machine.refused("--modle", "a=b"), "there is no option --modle; did you mean \"--model\"?")
+    has(machine.refused("--modle", "a=b"), "there is no option --modle; did you mean \"--model\" or \"--models\"?")
     has(machine.refused("--model", "a"), "NAME=FILE is expected")
     has(machine.refused("--model", f"a={machine.file},replica=2"), "did you mean \"replicas\"")
     has(machine.refused("--model", f"a={machine.file}", "--max-batch", "0"), "--max-batch is \"0\"")
@@ -138,6 +138,65 @@ def keeps_going(machine):
         until(lambda: server.ask("GET", "/v2/health/ready")[0] == 200, "all serve")
         assert any(line.startswith("model late, version ") for line in server.lines), server.lines
     os.remove(late)
+
+
+@case
+def follows_a_file(machine):
+    """a models file is followed: what comes, changes and goes does so under load, and what is wrong is noted"""
+    folder = os.path.join(machine.folder, "models")
+    os.makedirs(folder)
+    for number in (1, 2):
+        machine.checkpoint(f"models/{number}.safetensors", number)
+    path = os.path.join(folder, "models.json")
+
+    def write(**models):
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump({"models": models}, file)
+        os.rename(path + ".new", path)
+
+    one, two = {"file": "1.safetensors"}, {"file": "2.safetensors"}
+    write(digits=one, gone=one)
+    has(machine.refused("--models", os.path.join(folder, "missing")), "missing cannot be read: No such file")
+    has(machine.refused("--models", path, "--model", f"gone={machine.file}"), "two models named \"gone\"")
+    with machine.serving("--models", path, "--model", f"typed={machine.file}", notices=None) as server:
+        assert server.lines[-1] == "ready" and server.metric("gpuactors_serve_model_ready") == 3, server.lines
+
+        def noted(*notices):
+            """Reads what it notes until all of these have come, and nothing else but what becomes of the late one."""
+            missing = list(notices)
+            while missing:
+                line = server.process.stderr.readline()
+                found = [notice for notice in missing if notice in line]
+                assert found or "model late" in line, (line, missing)
+                missing = [notice for notice in missing if notice not in found]
+
+        before = server.infer("digits", [[1.0] * INPUTS])[1]
+        clients, others = Clients(server, "digits", 2), Clients(server, "typed", 2)
+        clients.await_more(20)
+        write(digits={**two, "max-batch": 8}, late={"file": "3.safetensors"})
+        noted(f"the models file {path} was read again: 2 to load, 1 to unload", "model gone, version 1 is unloaded",
+              "model digits: version 2 serves in the place of version 1", "model late could not be loaded")
+        clients.await_more(20)
+        # Their answers change with the version.
+        assert not [failure for failure in clients.stop() if " after " not in failure], clients.failures
+        after = server.infer("digits", [[1.0] * INPUTS])[1]
+        assert (before["model_version"], after["model_version"]) == ("1", "2"), (before, after)
+        assert before["outputs"][0]["data"] != after["outputs"][0]["data"]
+        assert server.infer("digits", [[1.0] * INPUTS] * 9)[0] == 400
+        assert server.ask("GET", "/v2/models/gone")[0] == 404
+        assert server.ask("GET", "/v2/models/late/ready")[0] == 503
+        write(digits={"fiel": "2.safetensors"})
+        noted(f'{path}: models.digits: a model has no key "fiel"; did you mean "file"')
+        assert server.infer("digits", [[1.0] * INPUTS])[0] == 200
+        # It is tried again until there is something to be loaded.
+        machine.checkpoint("models/3.safetensors", 3)
+        until(lambda: server.infer("late", [[1.0] * INPUTS])[0] == 200, "the late one serves")
+        write(digits={**two, "max-batch": 8})
+        noted("was read again: 0 to load, 1 to unload", "model late, version")
+        others.await_more(20)
+        assert others.stop() == [], others.failures
+        assert server.ask("GET", "/v2/models/digits")[1]["versions"] == ["2"]
+        assert server.ask("GET", "/v2/models/typed")[1]["versions"] == ["1"]
 
 
 @case

@@ -62,6 +62,8 @@ struct ModelConfig {
   std::uint64_t priority = 2;
 
   [[nodiscard]] batching::ScalingLimits scaling() const;
+
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
 /// Bytes of requests that may wait for one model, whatever `max_queue` says.

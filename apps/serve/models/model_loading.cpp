@@ -83,8 +83,16 @@ void ModelTable::forget(const Model& model) {
 Result<void> ModelTable::load(std::string_view name, const std::map<std::string, std::string>& parameters) {
   GPUACTORS_LET(path, requested_path(parameters));
   GPUACTORS_LET(locked, lock(name, path));
-  const auto& model = locked.model;
-  ModelConfig config;
+  return load_version(*locked.model, path, false);
+}
+
+Result<void> ModelTable::settle(std::string_view name) {
+  GPUACTORS_LET(locked, lock(name, std::nullopt));
+  return is_missing(name) ? load_version(*locked.model, std::nullopt, true) : Result<void>{};
+}
+
+Result<void> ModelTable::load_version(Model& model, const std::optional<std::string>& path, bool quiet) {
+  ModelConfig asked;
   LoadOptions how;
   how.wait = options_.load_wait;
   how.wait_for_nodes = options_.wait_for_nodes;
@@ -99,12 +107,12 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
     const std::unique_lock lock{mutex_};
     if (closing_)
       return no_more_loads();
-    config = model->config;
-    number = ++model->last_number;
-    first = number == 1 && !model->by_client;
-    model->coming = {number, how.bell};
+    asked = model.config;
+    number = ++model.last_number;
+    first = number == 1 && !model.by_client;
+    model.coming = {number, how.bell};
     // Stays where it is: who takes it out locks `loading`, too.
-    before = model->current.get();
+    before = model.current.get();
   }
   how.takes_over = before == nullptr && !how.deployment.empty();
   if (before != nullptr) {
@@ -113,6 +121,7 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
       return before->give_up_one(deadline_after(Clock::now(), options_.drain), *bell);
     };
   }
+  auto config = asked;
   if (path)
     config.file = *path;
   auto version = ModelVersion::load(cluster_, config, number, how);
@@ -126,31 +135,32 @@ Result<void> ModelTable::load(std::string_view name, const std::map<std::string,
                              error.message(), before->number())};
       before->take_back();
     }
-    return note_failure(*model, error, first);
+    return note_failure(model, error, quiet || first);
   }
   std::unique_ptr<ModelVersion> old;
   {
     const std::unique_lock lock{mutex_};
-    model->coming.reset();
+    model.coming.reset();
     if (closing_)
       return no_more_loads(); // the new one ends with this call
-    old = std::exchange(model->current, std::move(*version));
-    model->wanted = true;
-    if (model->by_client)
-      model->config.file = config.file;
+    old = std::exchange(model.current, std::move(*version));
+    model.wanted = true;
+    if (model.by_client)
+      model.config.file = asked.file = config.file;
+    model.current_config = std::move(asked);
     if (old != nullptr)
-      model->ending.push_back(old->dispatcher());
+      model.ending.push_back(old->dispatcher());
   }
   if (old != nullptr)
     options_.notice(
         fmt::format("model {}: version {} serves in the place of version {}", config.name, number, old->number()));
   else if (!first)
     options_.notice(fmt::format("model {}: version {} serves", config.name, number));
-  end(*model, std::move(old), deadline_after(Clock::now(), options_.drain), true);
+  end(model, std::move(old), deadline_after(Clock::now(), options_.drain), true);
   return {};
 }
 
-Result<void> ModelTable::note_failure(Model& model, const gpuactors::Error& error, bool first) {
+Result<void> ModelTable::note_failure(Model& model, const gpuactors::Error& error, bool quiet) {
   auto sentence = fmt::format("model {} could not be loaded: {}", model.config.name, error.message());
   bool closing = false;
   {
@@ -161,7 +171,7 @@ Result<void> ModelTable::note_failure(Model& model, const gpuactors::Error& erro
     forget(model);
     closing = closing_;
   }
-  if (!first && !closing)
+  if (!quiet && !closing)
     options_.notice(sentence);
   return gpuactors::fail(error.code(), std::move(sentence));
 }
@@ -184,6 +194,15 @@ Result<void> ModelTable::unload(std::string_view name) {
   const std::unique_lock lock{mutex_};
   forget(*model);
   return {};
+}
+
+Result<void> ModelTable::remove(std::string_view name) {
+  {
+    const std::unique_lock lock{mutex_};
+    GPUACTORS_LET(model, find(name));
+    model->by_client = true;
+  }
+  return unload(name);
 }
 
 } // namespace serve

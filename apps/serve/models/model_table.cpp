@@ -75,6 +75,16 @@ Result<void> ModelTable::add(const ModelConfig& config) {
   return {};
 }
 
+void ModelTable::set(const ModelConfig& config) {
+  const std::unique_lock lock{mutex_};
+  auto& model = models_[config.name];
+  if (model == nullptr)
+    model = std::make_shared<Model>();
+  model->config = config;
+  model->wanted = true;
+  model->by_client = false;
+}
+
 void ModelTable::close(TimePoint until) {
   std::vector<ModelPtr> models;
   {
@@ -195,9 +205,9 @@ Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_v
     return server_ends();
   GPUACTORS_LET(model, find(name));
   if (auto old = find_sequence(*model, version, step))
-    return Route{std::move(old), model->config.timeout, model->config.priority};
+    return Route{std::move(old), model->current_config.timeout, model->current_config.priority};
   GPUACTORS_LET(found, find_version(*model, version));
-  return Route{found->dispatcher(), model->config.timeout, model->config.priority};
+  return Route{found->dispatcher(), model->current_config.timeout, model->current_config.priority};
 }
 
 std::shared_ptr<Dispatcher> ModelTable::find_sequence(const Model& model, std::string_view version,
@@ -270,7 +280,9 @@ bool ModelTable::ready() const {
 bool ModelTable::is_missing(std::string_view name) const {
   const std::shared_lock lock{mutex_};
   const auto found = models_.find(name);
-  return !closing_ && found != models_.end() && found->second->wanted && found->second->current == nullptr;
+  if (closing_ || found == models_.end() || !found->second->wanted)
+    return false;
+  return found->second->current == nullptr || found->second->current_config != found->second->config;
 }
 
 Result<bool> ModelTable::model_ready(std::string_view name, std::string_view version) const {
@@ -312,9 +324,9 @@ Result<ModelDescription> ModelTable::describe(std::string_view name, std::string
   result.max_batch = facts.generative ? 0 : dispatcher.limits().max_batch;
   result.max_running = facts.generative ? dispatcher.max_running() : 0;
   result.max_queue = dispatcher.limits().max_requests;
-  result.default_timeout = model->config.timeout;
+  result.default_timeout = model->current_config.timeout;
   result.replicas = dispatcher.replicas();
-  result.gpus = model->config.gpus;
+  result.gpus = model->current_config.gpus;
   return result;
 }
 

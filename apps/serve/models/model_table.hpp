@@ -41,7 +41,7 @@ struct TableOptions {
   Notice notice = [](const std::string&) {};
 };
 
-/// The `Service` behind the fronts. Use: `add` what is on the command line, then `load` each, and `close` before the
+/// The `Service` behind the fronts. Use: `add` what is on the command line, then `settle` each, and `close` before the
 /// cluster ends. All members from any thread, but none from the answer of a request if it waits.
 class ModelTable final : public Service {
 public:
@@ -51,11 +51,23 @@ public:
   /// Closes without waiting for requests.
   ~ModelTable() override;
 
-  /// Makes a model known, which `load` loads. @returns `already_exists` for a second one of this name.
+  /// Makes a model known, which `settle` loads. @returns `already_exists` for a second one of this name.
   gpuactors::Result<void> add(const ModelConfig& config);
 
-  /// Whether a model should serve and has no version. False where there is no such model, and after `close`.
+  /// Says what a model is from now on, whether it is known or not, and that it should serve. What serves goes on until
+  /// `settle`.
+  void set(const ModelConfig& config);
+
+  /// Whether a model should serve and has no version that is as it should be. False where there is no such model, and
+  /// after `close`.
   [[nodiscard]] bool is_missing(std::string_view model) const;
+
+  /// Loads what is missing of a model, beside the version that serves. Blocks until it is ready.
+  /// @returns why it cannot be loaded, of which there is no notice: the version before goes on.
+  gpuactors::Result<void> settle(std::string_view model);
+
+  /// Unloads a model, which is then no longer known. Blocks until what was accepted is answered.
+  gpuactors::Result<void> remove(std::string_view model);
 
   /// Refuses what comes, gives up what is being loaded, waits for what was accepted until `until`, fails the rest, and
   /// ends all replicas, unless they are a deployment's. Idempotent.
@@ -86,6 +98,8 @@ private:
     std::mutex loading;
     ModelConfig config;
     std::unique_ptr<ModelVersion> current;
+    /// What the model was when that was loaded.
+    ModelConfig current_config;
     std::uint64_t last_number = 0;
     /// The version that is being loaded, and what stops that.
     struct Coming {
@@ -97,7 +111,7 @@ private:
     std::vector<std::shared_ptr<Dispatcher>> ending;
     /// It should serve: it is not unloaded.
     bool wanted = true;
-    /// A client named it, not the command line: it is forgotten when it does not serve any more.
+    /// Only a client named it: it is forgotten when it does not serve any more.
     bool by_client = false;
     /// Why there is no version.
     std::string reason = "it was not loaded yet";
@@ -137,9 +151,11 @@ private:
   requested_path(const std::map<std::string, std::string>& parameters) const;
   /// Takes the model out of the table if nothing keeps it there. With the mutex.
   void forget(const Model& model);
-  /// A version could not be loaded, the first one of its model or another.
-  /// @returns the error for who asked for it.
-  gpuactors::Result<void> note_failure(Model& model, const gpuactors::Error& error, bool first);
+  /// Loads a version, and ends the one before. The caller has locked `loading`.
+  /// @param quiet  no notice of a failure: who asked tells of it.
+  gpuactors::Result<void> load_version(Model& model, const std::optional<std::string>& path, bool quiet);
+  /// A version could not be loaded. @returns the error for who asked for it.
+  gpuactors::Result<void> note_failure(Model& model, const gpuactors::Error& error, bool quiet);
   /// Ends a version that is no longer the model's current one.
   /// @param sequences_end  Its sequences may go on to their ends until then.
   /// @param replicas_stay  See `ModelVersion::end`.

@@ -50,6 +50,20 @@ Renewal::Stamps Renewal::stamps_of(const std::vector<std::filesystem::path>& fil
   return stamps;
 }
 
+Renewal::Watched Renewal::watched(std::vector<std::filesystem::path> files, Stamps known,
+                                  std::function<gpuactors::Result<std::string>()> renew,
+                                  std::function<void(const std::string&)> notice) {
+  return {std::move(files), std::move(known),
+          [renew = std::move(renew), notice = std::move(notice), said = std::string{}]() mutable {
+            const auto renewed = renew();
+            auto text = renewed ? *renewed : renewed.error().message() + ": what was read before stays in use";
+            if (text != said || renewed)
+              notice(text);
+            said = std::move(text);
+            return renewed.has_value();
+          }};
+}
+
 void Renewal::watch() {
   std::unique_lock lock{mutex_};
   while (!wake_.wait_for(lock, period_, [this] { return ends_; })) {

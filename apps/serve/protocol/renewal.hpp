@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -41,6 +42,12 @@ public:
   };
 
   [[nodiscard]] static Stamps stamps_of(const std::vector<std::filesystem::path>& files);
+
+  /// Files that are read by `renew`, which returns a sentence. `notice` is told of that, and of what cannot be used
+  /// once, since what was read before stays in use.
+  [[nodiscard]] static Watched watched(std::vector<std::filesystem::path> files, Stamps known,
+                                       std::function<gpuactors::Result<std::string>()> renew,
+                                       std::function<void(const std::string&)> notice);
 
   /// @returns `unavailable` if there is no thread for it.
   [[nodiscard]] static gpuactors::Result<std::unique_ptr<Renewal>> start(std::vector<Watched> watched,
