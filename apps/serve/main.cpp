@@ -70,7 +70,7 @@ Result<void> say_what(const ModelTable& table, const std::string& name) {
                           fmt::join(spec.shape, ","));
     return text;
   };
-  say(fmt::format("model {}, version {}: {} to {}{}; {} of {}; {}", model.name, model.versions.front(),
+  say(fmt::format("model {}, version {}: {} to {}{}; {} of {}; {}", model.name, model.versions.back(),
                   list(model.inputs), model.generative ? "a stream of " : "", list(model.outputs),
                   model.replicas == 1 ? "1 replica" : fmt::format("{} replicas", model.replicas), model.gpus,
                   model.generative ? fmt::format("up to {} requests at once in each", model.max_running)
@@ -83,7 +83,7 @@ Result<std::unique_ptr<ModelLoader>> load_models(ModelTable& table, const ServeO
   for (const auto& model : options.models)
     names.push_back(model.name);
   for (const auto& model : options.models_of_file)
-    names.push_back(model.name);
+    names.push_back(model.config.name);
   LoaderOptions how;
   how.keeps_going = options.keeps_going;
   how.loaded = [&table](const std::string& name) {
@@ -102,7 +102,7 @@ Result<std::unique_ptr<Renewal>> watch_models(const ServeOptions& options, Model
                       &loader]() mutable -> Result<std::string> {
     GPUACTORS_LET(models, file.read());
     auto changes = changes_between(known, models);
-    auto text = fmt::format("the models file {} was read again: {} to load, {} to unload", file.path.string(),
+    auto text = fmt::format("the models file {} was read again: {} set, {} gone", file.path.string(),
                             changes.set.size(), changes.gone.size());
     known = std::move(models);
     loader.change(std::move(changes));

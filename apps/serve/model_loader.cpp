@@ -48,6 +48,8 @@ ModelLoader::~ModelLoader() {
 }
 
 void ModelLoader::change(ModelChanges changes) {
+  for (const auto& model : changes.set)
+    table_.set(model);
   {
     const std::lock_guard lock{mutex_};
     changes_.push_back(std::move(changes));
@@ -115,9 +117,10 @@ bool ModelLoader::take_changes() {
       (void)table_.remove(name); // unless the server ends
     }
     for (const auto& model : change.set) {
-      table_.set(model);
-      if (std::find(models_.begin(), models_.end(), model.name) == models_.end())
-        models_.push_back(model.name);
+      table_.set(model); // it may have been gone in between
+      const auto& name = model.config.name;
+      if (table_.is_missing(name) && std::find(models_.begin(), models_.end(), name) == models_.end())
+        models_.push_back(name);
     }
   }
   return !changes.empty();

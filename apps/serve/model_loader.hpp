@@ -40,7 +40,7 @@ public:
   ~ModelLoader();
 
   /// The models file says something else: unloads what is gone, and loads what is new or has changed, behind what is
-  /// being done. Returns at once; any thread.
+  /// being done; shares of canaries change now. Returns at once; any thread.
   void change(ModelChanges changes);
 
   /// Waits until each model was tried once, at most so long. @returns whether it was.

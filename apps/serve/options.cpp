@@ -81,11 +81,11 @@ void add_models(CLI::App& parser, Typed& typed) {
       ->type_name("NAME[=FILE][,KEY=VALUE...]")
       ->allow_extra_args(false);
   parser
-      .add_option(
-          "--models", typed.models_file,
-          "Models in JSON, {\"models\": {NAME: {\"file\": FILE, KEY: VALUE...}}}, with the keys of --model: read "
-          "again when it changes, for models that come, change and go while the server runs. Implies "
-          "--keep-going")
+      .add_option("--models", typed.models_file,
+                  "Models in JSON, {\"models\": {NAME: {\"file\": FILE, KEY: VALUE...}}}, with the keys of --model and "
+                  "\"canary\": read "
+                  "again when it changes, for models that come, change and go while the server runs. Implies "
+                  "--keep-going")
       ->type_name("FILE");
   for (const auto& key : model_keys())
     parser

@@ -27,7 +27,7 @@ struct ServeOptions {
   std::vector<ModelConfig> models;
   /// Where others come from, what it said, and how it is told whether it has changed since.
   std::optional<ModelsFile> models_file;
-  std::vector<ModelConfig> models_of_file;
+  std::vector<ModelEntry> models_of_file;
   Renewal::Stamps models_file_stamps;
   FrontOptions fronts;
   TableOptions table;

@@ -156,6 +156,7 @@ struct TensorSpec {
 /// What a model says of itself.
 struct ModelDescription {
   std::string name;
+  /// Those that serve; last the one that is described.
   std::vector<std::string> versions;
   std::string platform;
   std::vector<TensorSpec> inputs;

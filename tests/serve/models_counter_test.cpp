@@ -163,7 +163,7 @@ TEST_CASE("sequences of the version before go on there to their ends, and new on
   CHECK(count(1, {"a", false, false}) == "2 by version 1");
   // What reads a request asks where it goes, also if the request names its version.
   for (const auto* version : {"", "1"}) {
-    CHECK(must(server.table.describe("counts", version, {"a", false, false})).versions[0] == "1");
+    CHECK(must(server.table.describe("counts", version, {"a", false, false})).versions.back() == "1");
     CHECK_FALSE(must(server.table.generative("counts", version, {"a", false, false})));
   }
   CHECK(code_of(server.table.generative("counts", "1", {"c", false, false})) == Errc::unavailable);
@@ -184,6 +184,35 @@ TEST_CASE("sequences of the version before go on there to their ends, and new on
   CHECK(count(1, {"c", false, false}) == "4 by version 2");
   server.table.close(Clock::now() + std::chrono::hours{1});
   must(loading.get());
+}
+
+TEST_CASE("a sequence stays at the version at which it began, be it the canary or not", "[serve]") {
+  for (const auto* setting : {"", ",set=cache=1"}) {
+    INFO(setting);
+    Server server;
+    const auto config = must(parse_model(std::string{"counts,actor=test/counter"} + setting, {}));
+    server.table.set({config, CanaryConfig{config, 0.5}});
+    must(server.table.settle("counts"));
+    const auto count = [&](std::int32_t number, const SequenceStep& step) {
+      const auto reply = must(ask(server.table, count_on({number}, step)));
+      return fmt::format("{} by version {}", numbers_of(reply.outputs[0])[0], reply.version);
+    };
+    CHECK(count(1, {"a", true, false}) == "1 by version 1");
+    CHECK(count(1, {"b", true, false}) == "1 by version 2");
+    for (int i = 2; i < 6; ++i) {
+      CHECK(count(1, {"a", false, false}) == fmt::format("{} by version 1", i));
+      CHECK(count(1, {"b", false, false}) == fmt::format("{} by version 2", i));
+    }
+    CHECK(must(server.table.describe("counts", "", {"b", false, false})).versions.back() == "2");
+    // One that starts anew is dealt out anew, and is nowhere else from then on.
+    CHECK(count(1, {}) == "1 by version 1");
+    CHECK(count(7, {"a", true, false}) == "7 by version 2");
+    CHECK(count(1, {"a", false, false}) == "8 by version 2");
+    // Without a share, a canary goes on with what it has begun.
+    server.table.set({config, CanaryConfig{config, 0}});
+    CHECK(count(1, {"a", false, true}) == "9 by version 2");
+    CHECK(count(1, {"a", true, true}) == "1 by version 1");
+  }
 }
 
 TEST_CASE("a start that the new version refuses leaves the sequence at the version before", "[serve]") {

@@ -243,18 +243,18 @@ TEST_CASE("a model that becomes another one has a new version, or keeps the old 
   server.serve("timeout=1000");
   auto config = must(parse_model("digits=" + server.file().string() + ",timeout=2000", {}));
   CHECK_FALSE(server.table.is_missing("digits"));
-  server.table.set(config);
+  server.table.set({config});
   CHECK(server.table.is_missing("digits"));
   CHECK(must(server.table.describe("digits", "")).default_timeout == gpuactors::Duration{1s});
   must(server.table.settle("digits"));
   CHECK(must(server.table.describe("digits", "")).default_timeout == gpuactors::Duration{2s});
   CHECK(notices == std::vector<std::string>{"model digits: version 2 serves in the place of version 1"});
   // It is as it should be: nothing to do.
-  server.table.set(config);
+  server.table.set({config});
   must(server.table.settle("digits"));
   CHECK(state_of(server.table, "digits") == "2:READY");
   config.file = (server.folder / "later").string();
-  server.table.set(config);
+  server.table.set({config});
   CHECK(code_of(server.table.settle("digits")) == Errc::not_found);
   CHECK(server.table.is_missing("digits"));
   CHECK(state_of(server.table, "digits") == "2:READY");
@@ -266,7 +266,7 @@ TEST_CASE("a model that becomes another one has a new version, or keeps the old 
   // Nobody wants what a client has unloaded, until it is said anew.
   must(server.table.unload("digits"));
   CHECK_FALSE(server.table.is_missing("digits"));
-  server.table.set(config);
+  server.table.set({config});
   CHECK(server.table.is_missing("digits"));
 }
 
@@ -279,9 +279,9 @@ TEST_CASE("a model that is removed is no longer known", "[serve]") {
   CHECK(code_of(ask(server.table, request_for("digits", some_rows(1, 1)))) == Errc::not_found);
   CHECK(code_of(server.table.remove("digits")) == Errc::not_found);
   // Neither is one that was never loaded, and one that comes again begins anew.
-  server.table.set(must(parse_model("digits=" + server.file().string(), {})));
+  server.table.set({must(parse_model("digits=" + server.file().string(), {}))});
   must(server.table.remove("digits"));
-  server.table.set(must(parse_model("digits=" + server.file().string(), {})));
+  server.table.set({must(parse_model("digits=" + server.file().string(), {}))});
   must(server.table.settle("digits"));
   CHECK(state_of(server.table, "digits") == "1:READY");
 }
@@ -293,9 +293,9 @@ TEST_CASE("a model that a client has loaded may be named later, and stays then",
   ModelTable table{server.cluster, options};
   must(table.load("digits", {{"path", "checkpoint.safetensors"}}));
   const auto path = std::filesystem::canonical(server.file()).string();
-  table.set(must(parse_model("digits=" + path, {})));
+  table.set({must(parse_model("digits=" + path, {}))});
   CHECK_FALSE(table.is_missing("digits"));
-  table.set(must(parse_model("digits=" + path + ",max-batch=4", {})));
+  table.set({must(parse_model("digits=" + path + ",max-batch=4", {}))});
   must(table.settle("digits"));
   CHECK(state_of(table, "digits") == "2:READY");
   must(table.unload("digits"));

@@ -111,9 +111,13 @@ class Server:
             own.close()
         return answer.status, json.loads(text) if text.startswith((b"{", b"[")) else text.decode()
 
-    def infer(self, model, rows, connection=None, **parameters):
-        body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [len(rows), INPUTS],
+    @staticmethod
+    def body(rows):
+        return {"inputs": [{"name": "x", "datatype": "FP32", "shape": [len(rows), INPUTS],
                             "data": [value for row in rows for value in row]}]}
+
+    def infer(self, model, rows, connection=None, **parameters):
+        body = self.body(rows)
         if parameters:
             body["parameters"] = parameters
         return self.ask("POST", f"/v2/models/{model}/infer", body, connection)
@@ -136,6 +140,11 @@ class Server:
         """The sum of a metric over its labels."""
         text = self.ask("GET", "/metrics")[1]
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(name + r"[{ ]", line))
+
+    def counts(self, model):
+        """How many requests each version that serves has answered."""
+        return {one["version"]: one["inference_stats"]["success"]["count"]
+                for one in self.ask("GET", f"/v2/models/{model}/stats")[1]["model_stats"]}
 
     def memory(self):
         """What the process holds of memory, in KiB."""

@@ -44,6 +44,32 @@ class Machine:
         return done.stderr
 
 
+class ModelsFile:
+    """A models file in a folder with three checkpoints' names, of which the third is not there."""
+
+    def __init__(self, machine):
+        self.folder = os.path.join(machine.folder, "models")
+        os.makedirs(self.folder, exist_ok=True)
+        for number in (1, 2):
+            machine.checkpoint(f"models/{number}.safetensors", number)
+        self.path = os.path.join(self.folder, "models.json")
+
+    def write(self, **models):
+        with open(self.path + ".new", "w", encoding="utf-8") as file:
+            json.dump({"models": models}, file)
+        os.rename(self.path + ".new", self.path)
+
+
+def note(server, notices, besides=None):
+    """Reads what a server notes until all of these have come, in any order, and nothing else but what is `besides`."""
+    missing = list(notices)
+    while missing:
+        line = server.process.stderr.readline()
+        found = [notice for notice in missing if notice in line]
+        assert found or (besides and besides in line), (line, missing)
+        missing = [notice for notice in missing if notice not in found]
+
+
 @case
 def serves(machine):
     """it serves what the command line names, and says what and where"""
@@ -143,38 +169,22 @@ def keeps_going(machine):
 @case
 def follows_a_file(machine):
     """a models file is followed: what comes, changes and goes does so under load, and what is wrong is noted"""
-    folder = os.path.join(machine.folder, "models")
-    os.makedirs(folder)
-    for number in (1, 2):
-        machine.checkpoint(f"models/{number}.safetensors", number)
-    path = os.path.join(folder, "models.json")
-
-    def write(**models):
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            json.dump({"models": models}, file)
-        os.rename(path + ".new", path)
-
+    file = ModelsFile(machine)
     one, two = {"file": "1.safetensors"}, {"file": "2.safetensors"}
-    write(digits=one, gone=one)
-    has(machine.refused("--models", os.path.join(folder, "missing")), "missing cannot be read: No such file")
-    has(machine.refused("--models", path, "--model", f"gone={machine.file}"), "two models named \"gone\"")
-    with machine.serving("--models", path, "--model", f"typed={machine.file}", notices=None) as server:
+    file.write(digits=one, gone=one)
+    has(machine.refused("--models", file.path + ".missing"), ".missing cannot be read: No such file")
+    has(machine.refused("--models", file.path, "--model", f"gone={machine.file}"), "two models named \"gone\"")
+    with machine.serving("--models", file.path, "--model", f"typed={machine.file}", notices=None) as server:
         assert server.lines[-1] == "ready" and server.metric("gpuactors_serve_model_ready") == 3, server.lines
 
         def noted(*notices):
-            """Reads what it notes until all of these have come, and nothing else but what becomes of the late one."""
-            missing = list(notices)
-            while missing:
-                line = server.process.stderr.readline()
-                found = [notice for notice in missing if notice in line]
-                assert found or "model late" in line, (line, missing)
-                missing = [notice for notice in missing if notice not in found]
+            note(server, notices, "model late")
 
         before = server.infer("digits", [[1.0] * INPUTS])[1]
         clients, others = Clients(server, "digits", 2), Clients(server, "typed", 2)
         clients.await_more(20)
-        write(digits={**two, "max-batch": 8}, late={"file": "3.safetensors"})
-        noted(f"the models file {path} was read again: 2 to load, 1 to unload", "model gone, version 1 is unloaded",
+        file.write(digits={**two, "max-batch": 8}, late={"file": "3.safetensors"})
+        noted(f"the models file {file.path} was read again: 2 set, 1 gone", "model gone, version 1 is unloaded",
               "model digits: version 2 serves in the place of version 1", "model late could not be loaded")
         clients.await_more(20)
         # Their answers change with the version.
@@ -185,18 +195,77 @@ def follows_a_file(machine):
         assert server.infer("digits", [[1.0] * INPUTS] * 9)[0] == 400
         assert server.ask("GET", "/v2/models/gone")[0] == 404
         assert server.ask("GET", "/v2/models/late/ready")[0] == 503
-        write(digits={"fiel": "2.safetensors"})
-        noted(f'{path}: models.digits: a model has no key "fiel"; did you mean "file"')
+        file.write(digits={"fiel": "2.safetensors"})
+        noted(f'{file.path}: models.digits: there is no key "fiel"; did you mean "file"')
         assert server.infer("digits", [[1.0] * INPUTS])[0] == 200
         # It is tried again until there is something to be loaded.
         machine.checkpoint("models/3.safetensors", 3)
         until(lambda: server.infer("late", [[1.0] * INPUTS])[0] == 200, "the late one serves")
-        write(digits={**two, "max-batch": 8})
-        noted("was read again: 0 to load, 1 to unload", "model late, version")
+        file.write(digits={**two, "max-batch": 8})
+        noted("was read again: 0 set, 1 gone", "model late, version")
         others.await_more(20)
         assert others.stop() == [], others.failures
         assert server.ask("GET", "/v2/models/digits")[1]["versions"] == ["2"]
         assert server.ask("GET", "/v2/models/typed")[1]["versions"] == ["1"]
+
+
+@case
+def shifts_traffic(machine):
+    """a canary gets exactly its share under load, becomes the model without a load, and its replicas are taken over"""
+    file = ModelsFile(machine)
+    old, new = {"file": "1.safetensors"}, {"file": "2.safetensors"}
+
+    def entry(share):
+        return {**old, "canary": {**new, "share": share}}
+
+    with cluster_of(machine.gpuactors, machine.serve, "host:2x256MiB") as cluster:
+        def serve(notices):
+            return serving(machine.serve, "--models", file.path, "--broker", cluster.broker, "--deployment", "prod",
+                           env=cluster.env, notices=notices)
+
+        def replicas():
+            return {(replica["name"], replica["pid"]) for replica in cluster.replicas()}
+
+        file.write(digits=entry(0.1))
+        with serve(None) as server:
+            note(server, ["model digits: version 2 serves beside version 1, and gets 0.1 of the requests"])
+            assert server.ask("GET", "/v2/models/digits")[1]["versions"] == ["2", "1"]
+            clients = Clients(server, "digits", 4)
+            clients.await_more(100)
+            # Their answers differ with the version.
+            assert not [failure for failure in clients.stop() if " after " not in failure], clients.failures
+            assert server.counts("digits") == {"1": clients.answered - clients.answered // 10,
+                                               "2": clients.answered // 10}, clients.answered
+            assert server.ask("POST", "/v2/models/digits/versions/2/infer", server.body([[1.0] * INPUTS]))[0] == 200
+            file.write(digits=entry(0.5))
+            note(server, [f"the models file {file.path} was read again: 1 set, 0 gone",
+                          "model digits: version 2 gets 0.5 of the requests"])
+            before = server.counts("digits")
+            for _ in range(10):
+                assert server.infer("digits", [[1.0] * INPUTS])[0] == 200
+            after = server.counts("digits")
+            assert {version: after[version] - before[version] for version in after} == {"1": 5, "2": 5}, (before, after)
+            both = replicas()
+            assert len(both) == 2, both
+        # The server is gone, and the next one has the same two.
+        taken = [f"model digits, version {version}: takes over 1 replica of deployment prod" for version in (1, 2)]
+        with serve(None) as server:
+            note(server, [*taken, "model digits: version 2 serves beside version 1, and gets 0.5 of the requests"])
+            assert replicas() == both
+            clients = Clients(server, "digits", 4)
+            clients.await_more(20)
+            file.write(digits=new)
+            note(server, [f"the models file {file.path} was read again: 1 set, 0 gone",
+                          "model digits: version 2 serves in the place of version 1",
+                          "model digits, version 1 is unloaded"])
+            clients.await_more(20)
+            assert not [failure for failure in clients.stop() if " after " not in failure], clients.failures
+            assert server.infer("digits", [[1.0] * INPUTS])[1]["model_version"] == "2"
+            last = until(lambda: len(replicas()) == 1 and replicas(), "the old one has ended")
+            assert last < both, (last, both)
+        with serve([taken[0]]) as server:
+            assert replicas() == last
+            assert server.infer("digits", [[1.0] * INPUTS])[1]["model_version"] == "1"
 
 
 @case

@@ -71,6 +71,10 @@ bool LastingNames::is_of_model(std::string_view name) const {
   return name.starts_with(fmt::format("{}{}/", prefix_of(deployment), model));
 }
 
+bool LastingNames::has_mark(std::string_view name, std::string_view its_mark) const {
+  return name.starts_with(fmt::format("{}{}/{}/", prefix_of(deployment), model, its_mark));
+}
+
 std::optional<std::uint64_t> LastingNames::id_of(std::string_view name) const {
   const auto prefix = fmt::format("{}{}/{}/", prefix_of(deployment), model, mark);
   if (!name.starts_with(prefix))

@@ -35,6 +35,9 @@ struct LastingNames {
   /// Whether a name is one of the model's replicas in this deployment, of any mark.
   [[nodiscard]] bool is_of_model(std::string_view name) const;
 
+  /// The same, of one mark.
+  [[nodiscard]] bool has_mark(std::string_view name, std::string_view its_mark) const;
+
   /// The number in a name of this mark; none for other names.
   [[nodiscard]] std::optional<std::uint64_t> id_of(std::string_view name) const;
 };

@@ -167,6 +167,9 @@ public:
   /// Whether a request of that sequence builds on state that is here, and is taken, also while `close` waits for it.
   [[nodiscard]] bool continues(std::string_view sequence) const;
 
+  /// Whether there is a sequence of that name, with state or a cache.
+  [[nodiscard]] bool has_sequence(std::string_view sequence) const;
+
   /// Takes no more requests, waits until all are answered or `until`, and fails the rest with `unavailable`.
   /// Idempotent.
   /// @param sequences_end  Waits for the ends of sequences with state, too, and still takes their requests.

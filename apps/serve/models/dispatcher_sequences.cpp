@@ -135,6 +135,11 @@ bool Dispatcher::continues(std::string_view sequence) const {
   return has_state(sequence, Clock::now());
 }
 
+bool Dispatcher::has_sequence(std::string_view sequence) const {
+  const std::lock_guard lock{mutex_};
+  return sequences_.has(sequence, Clock::now());
+}
+
 bool Dispatcher::is_drained(TimePoint now) {
   if (queue_.waiting() + queue_.running() > 0)
     return false;

@@ -66,6 +66,22 @@ struct ModelConfig {
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
+/// A version that is there beside a model's own, for a share of the requests that name no version: from 0 to 1.
+struct CanaryConfig {
+  ModelConfig config;
+  double share = 0;
+
+  friend bool operator==(const CanaryConfig&, const CanaryConfig&) = default;
+};
+
+/// A model, and perhaps its canary. A plain value.
+struct ModelEntry {
+  ModelConfig config;
+  std::optional<CanaryConfig> canary = std::nullopt;
+
+  friend bool operator==(const ModelEntry&, const ModelEntry&) = default;
+};
+
 /// Bytes of requests that may wait for one model, whatever `max_queue` says.
 inline constexpr std::size_t queue_bytes = 256U << 20;
 

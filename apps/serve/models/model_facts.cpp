@@ -247,6 +247,22 @@ Result<void> check_same(const ModelFacts& facts, const wire::ReplicaDescription&
                   text_of(facts.outputs), bound(facts));
 }
 
+Result<void> check_beside(const ModelFacts& serves, const ModelFacts& comes) {
+  if (comes.inputs == serves.inputs && comes.outputs == serves.outputs && comes.generative == serves.generative
+      && comes.sequences == serves.sequences)
+    return {};
+  const auto form = [others = comes.sequences != serves.sequences](const ModelFacts& facts) {
+    return fmt::format("{} to {}{}{}", text_of(facts.inputs), facts.generative ? "a stream of " : "",
+                       text_of(facts.outputs),
+                       others ? ", with " + wire::SequenceMemory_Name(facts.sequences) : std::string{});
+  };
+  return gpuactors::fail(
+      Errc::invalid_argument,
+      fmt::format("it is {}, and version {}, beside which it would serve, is {}: requests that name no "
+                  "version must fit both",
+                  form(comes), serves.version, form(serves)));
+}
+
 Result<void> check_reply(const ModelFacts& facts, std::uint64_t rows, const BatchReply& reply) {
   if (reply.outputs.size() != facts.outputs.size())
     return fail(Errc::internal, fmt::format("{} answered {} outputs: it has {}", facts.title, reply.outputs.size(),

@@ -98,6 +98,10 @@ gpuactors::Result<ModelFacts> read_facts(const wire::ReplicaDescription& descrip
 /// @returns `invalid_argument`, with the difference.
 gpuactors::Result<void> check_same(const ModelFacts& facts, const wire::ReplicaDescription& description);
 
+/// Checks that a version can be asked what another one can be asked, which goes on serving. Pure.
+/// @returns `invalid_argument`, with the difference.
+gpuactors::Result<void> check_beside(const ModelFacts& serves, const ModelFacts& comes);
+
 /// Checks that a reply has all outputs of so many rows; texts are walked through. Pure. @returns `internal`, with the
 /// sizes.
 gpuactors::Result<void> check_reply(const ModelFacts& facts, std::uint64_t rows, const BatchReply& reply);

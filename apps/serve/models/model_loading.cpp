@@ -83,16 +83,14 @@ void ModelTable::forget(const Model& model) {
 Result<void> ModelTable::load(std::string_view name, const std::map<std::string, std::string>& parameters) {
   GPUACTORS_LET(path, requested_path(parameters));
   GPUACTORS_LET(locked, lock(name, path));
-  return load_version(*locked.model, path, false);
+  const auto first = locked.model->current == nullptr;
+  GPUACTORS_TRY(load_current(*locked.model, path, false));
+  // There is a notice if it cannot be loaded, and the model itself is.
+  (void)settle_canary(*locked.model, first, false);
+  return {};
 }
 
-Result<void> ModelTable::settle(std::string_view name) {
-  GPUACTORS_LET(locked, lock(name, std::nullopt));
-  return is_missing(name) ? load_version(*locked.model, std::nullopt, true) : Result<void>{};
-}
-
-Result<void> ModelTable::load_version(Model& model, const std::optional<std::string>& path, bool quiet) {
-  ModelConfig asked;
+Result<std::unique_ptr<ModelVersion>> ModelTable::load_version(Model& model, const Loading& what) {
   LoadOptions how;
   how.wait = options_.load_wait;
   how.wait_for_nodes = options_.wait_for_nodes;
@@ -100,68 +98,88 @@ Result<void> ModelTable::load_version(Model& model, const std::optional<std::str
   how.notice = options_.notice;
   how.nodes = nodes_;
   how.deployment = options_.deployment;
+  how.takes_over = what.takes_over && !how.deployment.empty();
+  how.spared = what.spared;
   std::uint64_t number = 0;
-  bool first = false;
-  ModelVersion* before = nullptr;
   {
     const std::unique_lock lock{mutex_};
     if (closing_)
       return no_more_loads();
-    asked = model.config;
     number = ++model.last_number;
-    first = number == 1 && !model.by_client;
     model.coming = {number, how.bell};
-    // Stays where it is: who takes it out locks `loading`, too.
-    before = model.current.get();
   }
-  how.takes_over = before == nullptr && !how.deployment.empty();
-  if (before != nullptr) {
+  if (auto* before = what.before; before != nullptr) {
     how.replicas_before = before->dispatcher()->replicas();
-    how.make_room = [this, before, bell = how.bell] {
-      return before->give_up_one(deadline_after(Clock::now(), options_.drain), *bell);
+    how.make_room = [this, &model, before, bell = how.bell] {
+      return drop_canary(model) || before->give_up_one(deadline_after(Clock::now(), options_.drain), *bell);
     };
   }
-  auto config = asked;
-  if (path)
-    config.file = *path;
-  auto version = ModelVersion::load(cluster_, config, number, how);
-  if (!version) {
-    auto error = version.error();
-    if (before != nullptr) {
-      if (error.code() == Errc::no_capacity && how.replicas_before == 1)
-        error = {error.code(),
-                 fmt::format("{}; version {} keeps its only replica: make room for another one, or unload "
-                             "the model first",
-                             error.message(), before->number())};
-      before->take_back();
-    }
-    return note_failure(model, error, quiet || first);
+  auto version = ModelVersion::load(cluster_, what.config, number, how);
+  if (version && what.beside != nullptr)
+    if (const auto fits = check_beside(what.beside->facts(), (*version)->dispatcher()->facts()); !fits)
+      version = gpuactors::fail(fits.error());
+  if (version)
+    return version;
+  auto error = version.error();
+  if (what.before != nullptr) {
+    if (error.code() == Errc::no_capacity && how.replicas_before == 1)
+      error = {error.code(), fmt::format("{}; version {} keeps its only replica: make room for another one, or unload "
+                                         "the model first",
+                                         error.message(), what.before->number())};
+    what.before->take_back();
   }
+  return note_failure(model, what, error);
+}
+
+Result<void> ModelTable::load_current(Model& model, const std::optional<std::string>& path, bool quiet) {
+  ModelConfig asked;
+  std::optional<CanaryConfig> canary;
+  Loading what;
+  bool first = false;
+  {
+    const std::shared_lock lock{mutex_};
+    what.config = asked = model.config;
+    what.title = fmt::format("model {}", asked.name);
+    // Stays where it is: who takes it out locks `loading`, too.
+    what.before = model.current.get();
+    if (model.has_right_canary())
+      what.beside = model.canary->dispatcher();
+    canary = model.wanted_canary;
+    first = model.last_number == 0 && !model.by_client;
+  }
+  if (path)
+    what.config.file = *path;
+  what.quiet = quiet || first;
+  what.takes_over = what.before == nullptr;
+  if (what.takes_over && canary && !options_.deployment.empty())
+    if (const auto mark = ModelVersion::mark_for(cluster_, canary->config))
+      what.spared = *mark;
+  GPUACTORS_LET(version, load_version(model, what));
+  const auto number = version->number();
   std::unique_ptr<ModelVersion> old;
   {
     const std::unique_lock lock{mutex_};
     model.coming.reset();
     if (closing_)
       return no_more_loads(); // the new one ends with this call
-    old = std::exchange(model.current, std::move(*version));
+    old = std::exchange(model.current, std::move(version));
     model.wanted = true;
     if (model.by_client)
-      model.config.file = asked.file = config.file;
+      model.config.file = asked.file = what.config.file;
     model.current_config = std::move(asked);
     if (old != nullptr)
       model.ending.push_back(old->dispatcher());
   }
   if (old != nullptr)
-    options_.notice(
-        fmt::format("model {}: version {} serves in the place of version {}", config.name, number, old->number()));
+    options_.notice(fmt::format("{}: version {} serves in the place of version {}", what.title, number, old->number()));
   else if (!first)
-    options_.notice(fmt::format("model {}: version {} serves", config.name, number));
+    options_.notice(fmt::format("{}: version {} serves", what.title, number));
   end(model, std::move(old), deadline_after(Clock::now(), options_.drain), true);
   return {};
 }
 
-Result<void> ModelTable::note_failure(Model& model, const gpuactors::Error& error, bool quiet) {
-  auto sentence = fmt::format("model {} could not be loaded: {}", model.config.name, error.message());
+gpuactors::Failure ModelTable::note_failure(Model& model, const Loading& what, const gpuactors::Error& error) {
+  auto sentence = fmt::format("{} could not be loaded: {}", what.title, error.message());
   bool closing = false;
   {
     const std::unique_lock lock{mutex_};
@@ -171,7 +189,7 @@ Result<void> ModelTable::note_failure(Model& model, const gpuactors::Error& erro
     forget(model);
     closing = closing_;
   }
-  if (!quiet && !closing)
+  if (!what.quiet && !closing)
     options_.notice(sentence);
   return gpuactors::fail(error.code(), std::move(sentence));
 }
@@ -179,18 +197,18 @@ Result<void> ModelTable::note_failure(Model& model, const gpuactors::Error& erro
 Result<void> ModelTable::unload(std::string_view name) {
   GPUACTORS_LET(locked, lock(name, std::nullopt));
   const auto& model = locked.model;
-  std::unique_ptr<ModelVersion> last;
+  std::vector<std::unique_ptr<ModelVersion>> last;
   {
     const std::unique_lock lock{mutex_};
-    last = std::move(model->current);
+    last = take_versions(*model);
     model->wanted = false;
     model->reason = "it was unloaded";
-    if (last != nullptr)
-      model->ending.push_back(last->dispatcher());
   }
-  if (last != nullptr)
-    options_.notice(fmt::format("{} is unloaded", last->dispatcher()->facts().title));
-  end(*model, std::move(last), deadline_after(Clock::now(), options_.drain));
+  const auto until = deadline_after(Clock::now(), options_.drain);
+  for (auto& version : last) {
+    options_.notice(fmt::format("{} is unloaded", version->dispatcher()->facts().title));
+    end(*model, std::move(version), until);
+  }
   const std::unique_lock lock{mutex_};
   forget(*model);
   return {};

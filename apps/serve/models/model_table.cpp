@@ -75,16 +75,6 @@ Result<void> ModelTable::add(const ModelConfig& config) {
   return {};
 }
 
-void ModelTable::set(const ModelConfig& config) {
-  const std::unique_lock lock{mutex_};
-  auto& model = models_[config.name];
-  if (model == nullptr)
-    model = std::make_shared<Model>();
-  model->config = config;
-  model->wanted = true;
-  model->by_client = false;
-}
-
 void ModelTable::close(TimePoint until) {
   std::vector<ModelPtr> models;
   {
@@ -100,16 +90,25 @@ void ModelTable::close(TimePoint until) {
   }
   for (const auto& model : models) {
     const std::lock_guard one_at_a_time{model->loading};
-    std::unique_ptr<ModelVersion> last;
+    std::vector<std::unique_ptr<ModelVersion>> last;
     {
       const std::unique_lock lock{mutex_};
-      last = std::move(model->current);
+      last = take_versions(*model);
       model->reason = "the server ends";
-      if (last != nullptr)
-        model->ending.push_back(last->dispatcher());
     }
-    end(*model, std::move(last), until, false, !options_.deployment.empty());
+    for (auto& version : last)
+      end(*model, std::move(version), until, false, !options_.deployment.empty());
   }
+}
+
+std::vector<std::unique_ptr<ModelVersion>> ModelTable::take_versions(Model& model) {
+  std::vector<std::unique_ptr<ModelVersion>> taken;
+  for (auto* version : {&model.canary, &model.current})
+    if (*version != nullptr) {
+      model.ending.push_back((*version)->dispatcher());
+      taken.push_back(std::move(*version));
+    }
+  return taken;
 }
 
 void ModelTable::end(Model& model, std::unique_ptr<ModelVersion> version, TimePoint until, bool sequences_end,
@@ -134,7 +133,7 @@ std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDo
   };
   const auto& wanted = pending->request;
   for (;;) {
-    const auto found = route(wanted.model, wanted.version, wanted.sequence);
+    const auto found = route(wanted.model, wanted.version, wanted.sequence, true);
     if (!found)
       return refuse(found.error());
     if (found->dispatcher->facts().generative)
@@ -168,7 +167,7 @@ std::shared_ptr<Service::Replies> ModelTable::generate(InferRequest request) {
     return generation;
   };
   for (;;) {
-    const auto found = route(wanted.model, wanted.version, wanted.sequence);
+    const auto found = route(wanted.model, wanted.version, wanted.sequence, true);
     if (!found)
       return refuse(found.error());
     if (!found->dispatcher->facts().generative)
@@ -198,22 +197,51 @@ void ModelTable::set_terms(Pending& pending, TimePoint arrived, const Route& rou
   pending.deadline = std::min(pending.deadline, wanted.call_deadline);
 }
 
-Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_view version,
-                                            const SequenceStep& step) const {
+std::vector<const ModelVersion*> ModelTable::Model::serving() const {
+  std::vector<const ModelVersion*> result;
+  for (const auto* version : {current.get(), canary.get()})
+    if (version != nullptr)
+      result.push_back(version);
+  return result;
+}
+
+Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_view version, const SequenceStep& step,
+                                            bool deals) const {
   const std::shared_lock lock{mutex_};
   if (closing_)
     return server_ends();
   GPUACTORS_LET(model, find(name));
-  if (auto old = find_sequence(*model, version, step))
-    return Route{std::move(old), model->current_config.timeout, model->current_config.priority};
-  GPUACTORS_LET(found, find_version(*model, version));
-  return Route{found->dispatcher(), model->current_config.timeout, model->current_config.priority};
+  auto goes_to = find_sequence(*model, version, step);
+  if (goes_to == nullptr && deals && version.empty() && is_canarys_turn(*model))
+    goes_to = model->canary->dispatcher();
+  if (goes_to == nullptr) {
+    GPUACTORS_LET(found, find_version(*model, version));
+    goes_to = found->dispatcher();
+  }
+  const auto& terms = model->terms_of(*goes_to);
+  return Route{std::move(goes_to), terms.timeout, terms.priority};
+}
+
+bool ModelTable::is_canarys_turn(Model& model) {
+  // Whoever asks for no version need not wait for the new one to have a replica again.
+  if (model.current == nullptr || model.canary == nullptr || model.canary->dispatcher()->replicas() == 0)
+    return false;
+  const std::lock_guard lock{model.dealing};
+  return model.split.next();
+}
+
+const ModelConfig& ModelTable::Model::terms_of(const Dispatcher& dispatcher) const {
+  return canary != nullptr && canary->dispatcher().get() == &dispatcher ? canary_config : current_config;
 }
 
 std::shared_ptr<Dispatcher> ModelTable::find_sequence(const Model& model, std::string_view version,
                                                       const SequenceStep& step) {
   if (step.id.empty() || step.start)
     return nullptr;
+  if (model.canary != nullptr)
+    for (const auto* one : model.serving())
+      if ((version.empty() || version == one->number()) && one->dispatcher()->has_sequence(step.id))
+        return one->dispatcher();
   if (model.current != nullptr && model.current->dispatcher()->continues(step.id))
     return nullptr;
   for (const auto& ending : model.ending)
@@ -227,10 +255,15 @@ void ModelTable::end_elsewhere(const Pending& pending, const Dispatcher& taken_b
   if (!pending.admitted || !wanted.sequence.start)
     return;
   const std::shared_lock lock{mutex_};
-  if (const auto model = find(wanted.model))
-    for (const auto& ending : (*model)->ending)
-      if (ending.get() != &taken_by)
-        ending->end_sequence(wanted.sequence.id);
+  const auto model = find(wanted.model);
+  if (!model)
+    return;
+  auto others = (*model)->ending;
+  for (const auto* one : (*model)->serving())
+    others.push_back(one->dispatcher());
+  for (const auto& other : others)
+    if (other.get() != &taken_by)
+      other->end_sequence(wanted.sequence.id);
 }
 
 Result<ModelTable::ModelPtr> ModelTable::find(std::string_view name) const {
@@ -252,6 +285,8 @@ Result<const ModelVersion*> ModelTable::find_version(const Model& model, std::st
   const auto version = cut_text(asked, gpuactors::limits::name_length);
   if (model.current != nullptr && (version.empty() || version == model.current->number()))
     return model.current.get();
+  if (model.canary != nullptr && version == model.canary->number())
+    return model.canary.get();
   const auto missing = [&](Errc code, std::string_view why) {
     return gpuactors::fail(code, version.empty()
                                      ? fmt::format("model {} does not serve: {}", name, why)
@@ -275,14 +310,6 @@ bool ModelTable::ready() const {
     if (model->wanted && (model->current == nullptr || model->current->dispatcher()->replicas() == 0))
       return false;
   return !closing_;
-}
-
-bool ModelTable::is_missing(std::string_view name) const {
-  const std::shared_lock lock{mutex_};
-  const auto found = models_.find(name);
-  if (closing_ || found == models_.end() || !found->second->wanted)
-    return false;
-  return found->second->current == nullptr || found->second->current_config != found->second->config;
 }
 
 Result<bool> ModelTable::model_ready(std::string_view name, std::string_view version) const {
@@ -314,7 +341,10 @@ Result<ModelDescription> ModelTable::describe(std::string_view name, std::string
   const auto& facts = dispatcher.facts();
   ModelDescription result;
   result.name = facts.name;
-  result.versions = {facts.version};
+  for (const auto* one : model->serving())
+    if (one->number() != facts.version)
+      result.versions.push_back(one->number());
+  result.versions.push_back(facts.version);
   result.platform = facts.platform;
   for (const auto& input : facts.inputs)
     result.inputs.push_back({input.name, input.type, input.shape_for_clients()});
@@ -324,9 +354,9 @@ Result<ModelDescription> ModelTable::describe(std::string_view name, std::string
   result.max_batch = facts.generative ? 0 : dispatcher.limits().max_batch;
   result.max_running = facts.generative ? dispatcher.max_running() : 0;
   result.max_queue = dispatcher.limits().max_requests;
-  result.default_timeout = model->current_config.timeout;
+  result.default_timeout = model->terms_of(dispatcher).timeout;
   result.replicas = dispatcher.replicas();
-  result.gpus = model->current_config.gpus;
+  result.gpus = model->terms_of(dispatcher).gpus;
   return result;
 }
 
@@ -336,12 +366,13 @@ Result<std::vector<ModelStatistics>> ModelTable::statistics(std::string_view nam
   if (!name.empty()) {
     GPUACTORS_LET(model, find(name));
     GPUACTORS_LET(found, find_version(*model, version));
-    result.push_back(found->dispatcher()->snapshot().statistics);
-    return result;
+    if (!version.empty())
+      return std::vector{found->dispatcher()->snapshot().statistics};
   }
   for (const auto& [known, model] : models_)
-    if (model->current != nullptr)
-      result.push_back(model->current->dispatcher()->snapshot().statistics);
+    for (const auto* one : model->serving())
+      if (name.empty() || name == known)
+        result.push_back(one->dispatcher()->snapshot().statistics);
   return result;
 }
 
@@ -349,10 +380,11 @@ std::vector<RepositoryEntry> ModelTable::repository() const {
   const std::shared_lock lock{mutex_};
   std::vector<RepositoryEntry> result;
   for (const auto& [name, model] : models_) {
-    if (model->current != nullptr) {
-      const auto serves = model->current->dispatcher()->replicas() > 0;
-      result.push_back({name, model->current->number(), serves ? "READY" : "UNAVAILABLE",
-                        serves ? "" : "its replicas are being started anew"});
+    for (const auto* one : model->serving()) {
+      const auto serves = one->dispatcher()->replicas() > 0;
+      const auto role = one == model->canary.get() ? fmt::format("gets {} of the requests", model->split.share()) : "";
+      result.push_back({name, one->number(), serves ? "READY" : "UNAVAILABLE",
+                        serves ? role : "its replicas are being started anew"});
     }
     if (model->coming)
       result.push_back({name, std::to_string(model->coming->number), "LOADING", ""});
@@ -384,8 +416,8 @@ std::vector<std::shared_ptr<Dispatcher>> ModelTable::dispatchers() const {
   const std::shared_lock lock{mutex_};
   std::vector<std::shared_ptr<Dispatcher>> result;
   for (const auto& [name, model] : models_) {
-    if (model->current != nullptr)
-      result.push_back(model->current->dispatcher());
+    for (const auto* one : model->serving())
+      result.push_back(one->dispatcher());
     result.insert(result.end(), model->ending.begin(), model->ending.end());
   }
   return result;

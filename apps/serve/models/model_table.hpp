@@ -1,4 +1,4 @@
-// All models of a server: which version of each serves, and how one takes the place of another.
+// All models of a server: which versions of each serve, and how one takes the place of another.
 #pragma once
 
 #include "metrics.hpp"
@@ -7,6 +7,7 @@
 
 #include <gpuactors/gpuactors.hpp>
 
+#include <apps/serve/batching/traffic_split.hpp>
 #include <apps/serve/service.hpp>
 
 #include <filesystem>
@@ -55,15 +56,16 @@ public:
   gpuactors::Result<void> add(const ModelConfig& config);
 
   /// Says what a model is from now on, whether it is known or not, and that it should serve. What serves goes on until
-  /// `settle`.
-  void set(const ModelConfig& config);
+  /// `settle`; the share of a canary that is there changes at once.
+  void set(const ModelEntry& entry);
 
-  /// Whether a model should serve and has no version that is as it should be. False where there is no such model, and
+  /// Whether a model should serve and its versions are not as they should be. False where there is no such model, and
   /// after `close`.
   [[nodiscard]] bool is_missing(std::string_view model) const;
 
-  /// Loads what is missing of a model, beside the version that serves. Blocks until it is ready.
-  /// @returns why it cannot be loaded, of which there is no notice: the version before goes on.
+  /// Makes a model's versions as they should be: what is missing is loaded beside the version that serves, a canary
+  /// that has become the model itself takes its place, and one that nobody wants ends. Blocks until that is done.
+  /// @returns why something cannot be loaded, of which there is no notice: the version before goes on.
   gpuactors::Result<void> settle(std::string_view model);
 
   /// Unloads a model, which is then no longer known. Blocks until what was accepted is answered.
@@ -100,6 +102,13 @@ private:
     std::unique_ptr<ModelVersion> current;
     /// What the model was when that was loaded.
     ModelConfig current_config;
+    /// What a canary should be, if there should be one; the one that serves beside the current version, and what it is.
+    std::optional<CanaryConfig> wanted_canary;
+    std::unique_ptr<ModelVersion> canary;
+    ModelConfig canary_config;
+    /// Who gets the next request. `dealing` guards it among those who only read the table.
+    batching::TrafficSplit split;
+    std::mutex dealing;
     std::uint64_t last_number = 0;
     /// The version that is being loaded, and what stops that.
     struct Coming {
@@ -115,6 +124,14 @@ private:
     bool by_client = false;
     /// Why there is no version.
     std::string reason = "it was not loaded yet";
+
+    [[nodiscard]] bool has_right_canary() const;
+    /// The versions are as they should be.
+    [[nodiscard]] bool is_settled() const;
+    /// What requests to a version get that say nothing else.
+    [[nodiscard]] const ModelConfig& terms_of(const Dispatcher& dispatcher) const;
+    /// Those that serve, the current one first.
+    [[nodiscard]] std::vector<const ModelVersion*> serving() const;
   };
   using ModelPtr = std::shared_ptr<Model>;
 
@@ -131,11 +148,14 @@ private:
 
   /// Sets what a request says of priority and time, or what its model says for it.
   static void set_terms(Pending& pending, gpuactors::TimePoint arrived, const Route& route);
+  /// @param deals  for a request, not for a look: the canary gets its share.
   [[nodiscard]] gpuactors::Result<Route> route(std::string_view model, std::string_view version,
-                                               const SequenceStep& step = {}) const;
-  /// The version that is being ended and has what a request builds on; null if none has.
+                                               const SequenceStep& step = {}, bool deals = false) const;
+  /// The version that has what a request builds on, if it need not be the current one; null if none has.
   [[nodiscard]] static std::shared_ptr<Dispatcher> find_sequence(const Model& model, std::string_view version,
                                                                  const SequenceStep& step);
+  /// Whether the next request goes to the canary.
+  [[nodiscard]] static bool is_canarys_turn(Model& model);
   /// A sequence that a request has started anew ends at the other versions. Takes the mutex.
   void end_elsewhere(const Pending& pending, const Dispatcher& taken_by) const;
   [[nodiscard]] std::vector<std::shared_ptr<Dispatcher>> dispatchers() const;
@@ -151,12 +171,36 @@ private:
   requested_path(const std::map<std::string, std::string>& parameters) const;
   /// Takes the model out of the table if nothing keeps it there. With the mutex.
   void forget(const Model& model);
-  /// Loads a version, and ends the one before. The caller has locked `loading`.
-  /// @param quiet  no notice of a failure: who asked tells of it.
-  gpuactors::Result<void> load_version(Model& model, const std::optional<std::string>& path, bool quiet);
+
+  // The caller has locked `loading`. `quiet`: no notice of a failure, since who asked tells of it.
+  /// What is loaded beside what.
+  struct Loading {
+    ModelConfig config;
+    /// What it is called when it cannot be loaded.
+    std::string title;
+    /// The version whose place it takes; null: none.
+    ModelVersion* before = nullptr;
+    /// A version that goes on beside it; null: none.
+    std::shared_ptr<Dispatcher> beside;
+    /// Whether replicas of a deployment may be taken over, and the mark of those that are another version's.
+    bool takes_over = false;
+    std::string spared;
+    bool quiet = false;
+  };
+  gpuactors::Result<std::unique_ptr<ModelVersion>> load_version(Model& model, const Loading& what);
+  /// Loads a version of the model itself, and ends the one before.
+  gpuactors::Result<void> load_current(Model& model, const std::optional<std::string>& path, bool quiet);
+  /// Ends a canary that nobody wants, and loads the one that is wanted.
+  gpuactors::Result<void> settle_canary(Model& model, bool takes_over, bool quiet);
+  /// Ends a canary that nobody wants. @returns whether there was one.
+  bool drop_canary(Model& model);
+  /// Has a canary that is what the model should be take its place, and the current version be the canary.
+  void promote(Model& model);
   /// A version could not be loaded. @returns the error for who asked for it.
-  gpuactors::Result<void> note_failure(Model& model, const gpuactors::Error& error, bool quiet);
-  /// Ends a version that is no longer the model's current one.
+  gpuactors::Failure note_failure(Model& model, const Loading& what, const gpuactors::Error& error);
+  /// Takes out the versions that serve, to be ended. With the mutex.
+  static std::vector<std::unique_ptr<ModelVersion>> take_versions(Model& model);
+  /// Ends a version that is no longer one that serves.
   /// @param sequences_end  Its sequences may go on to their ends until then.
   /// @param replicas_stay  See `ModelVersion::end`.
   void end(Model& model, std::unique_ptr<ModelVersion> version, gpuactors::TimePoint until, bool sequences_end = false,

@@ -56,8 +56,10 @@ Result<ModelFile> read_checkpoint(Cluster& cluster, const std::string& path) {
   return ModelFile{std::move(shared), facts->max_rows};
 }
 
-/// What is in the file is the actor's affair.
-Result<ModelFile> read_any_file(Cluster& cluster, const ModelConfig& config) {
+/// The file of a network, or one that is its actor's affair.
+Result<ModelFile> read_file(Cluster& cluster, const ModelConfig& config) {
+  if (config.actor.empty())
+    return read_checkpoint(cluster, config.file);
   ModelFile file;
   file.max_rows = config.max_batch;
   if (config.file.empty())
@@ -68,12 +70,11 @@ Result<ModelFile> read_any_file(Cluster& cluster, const ModelConfig& config) {
   return file;
 }
 
-gpuactors::Options resources_of(const ModelConfig& config, bool wait_for_nodes) {
+gpuactors::Options resources_of(const ModelConfig& config) {
   gpuactors::Options resources;
   resources.gpus = config.gpus;
   resources.memory_bytes = config.memory_bytes;
   resources.spread = true;
-  resources.wait_for_nodes = wait_for_nodes;
   resources.isolation = config.isolation;
   resources.labels.insert(config.labels.begin(), config.labels.end());
   return resources;
@@ -99,6 +100,21 @@ batching::QueueLimits queue_limits(const ModelConfig& config, const ModelFacts& 
   return limits;
 }
 
+ReplicaKind kind_of(const ModelConfig& config, const ModelFile& file) {
+  ReplicaKind kind;
+  kind.type = config.actor.empty() ? network_type : config.actor;
+  kind.config.set_model(config.name);
+  if (!config.file.empty())
+    *kind.config.mutable_file() = file.bytes.ref();
+  kind.config.mutable_settings()->insert(config.settings.begin(), config.settings.end());
+  kind.config.set_max_rows(static_cast<std::int64_t>(std::min<std::uint64_t>(config.max_batch, file.max_rows)));
+  kind.config.set_max_running(static_cast<std::int64_t>(config.max_running));
+  kind.config.set_sequence_idle_ms(std::chrono::ceil<std::chrono::milliseconds>(config.sequence_idle).count());
+  kind.resources = resources_of(config);
+  kind.start_timeout = config.start_timeout;
+  return kind;
+}
+
 Result<std::string> mark_of(const ReplicaKind& kind, const Shared<Tensor>& file) {
   std::span<const std::uint8_t> bytes;
   if (file) {
@@ -117,7 +133,7 @@ struct FirstReplicas {
 /// Those that the server before has left, or one that is started.
 Result<FirstReplicas> first_replicas(ReplicaStarter& starter, const LoadOptions& how) {
   if (how.takes_over) {
-    GPUACTORS_LET(left, starter.take_over(how.longest_silence));
+    GPUACTORS_LET(left, starter.take_over(how.longest_silence, how.spared));
     if (!left.empty()) {
       how.notice(fmt::format("{}: takes over {} of deployment {}",
                              title_of(starter.kind().config.model(), starter.kind().config.version()),
@@ -140,24 +156,15 @@ Result<FirstReplicas> first_replicas(ReplicaStarter& starter, const LoadOptions&
 Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const ModelConfig& config,
                                                          std::uint64_t number, const LoadOptions& how) {
   const auto network = config.actor.empty();
-  GPUACTORS_LET(file, network ? read_checkpoint(cluster, config.file) : read_any_file(cluster, config));
+  GPUACTORS_LET(file, read_file(cluster, config));
   std::unique_ptr<ModelVersion> version{new ModelVersion};
-  version->file_ = std::move(file.bytes);
-
-  ReplicaKind kind;
-  kind.type = network ? network_type : config.actor;
-  kind.config.set_model(config.name);
+  auto kind = kind_of(config, file);
   kind.config.set_version(std::to_string(number));
-  if (!config.file.empty())
-    *kind.config.mutable_file() = version->file_.ref();
-  kind.config.mutable_settings()->insert(config.settings.begin(), config.settings.end());
-  kind.config.set_max_rows(static_cast<std::int64_t>(std::min<std::uint64_t>(config.max_batch, file.max_rows)));
-  kind.config.set_max_running(static_cast<std::int64_t>(config.max_running));
-  kind.config.set_sequence_idle_ms(std::chrono::ceil<std::chrono::milliseconds>(config.sequence_idle).count());
-  kind.resources = resources_of(config, how.wait_for_nodes);
-  kind.start_timeout = config.start_timeout;
+  kind.resources.wait_for_nodes = how.wait_for_nodes;
+  version->file_ = std::move(file.bytes);
   if (!how.deployment.empty()) {
     GPUACTORS_LET(mark, mark_of(kind, version->file_));
+    version->mark_ = mark;
     kind.lasting = LastingNames{how.deployment, config.name, std::move(mark)};
   }
   auto starter = std::make_unique<ReplicaStarter>(cluster, how.bell, kind);
@@ -181,6 +188,11 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   GPUACTORS_TRY(
       version->serve(std::move(starter), std::move(first.there), first.found, config, generative.value_or(false), how));
   return version;
+}
+
+Result<std::string> ModelVersion::mark_for(Cluster& cluster, const ModelConfig& config) {
+  GPUACTORS_LET(file, read_file(cluster, config));
+  return mark_of(kind_of(config, file), file.bytes);
 }
 
 Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, std::vector<Started> there, bool found,

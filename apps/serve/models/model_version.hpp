@@ -27,9 +27,10 @@ struct LoadOptions {
   /// Which nodes replicas should leave; may be null.
   std::shared_ptr<NodeWatch> nodes;
   /// The deployment whose replicas outlive the server; none: they end with it. Whether this version may take over those
-  /// of the server before.
+  /// of the server before, and the mark of those that are another version's then.
   std::string deployment;
   bool takes_over = false;
+  std::string spared;
   /// How many replicas the version before has, and what makes room where they have all that there is.
   std::size_t replicas_before = 0;
   MakeRoom make_room = [] { return false; };
@@ -48,6 +49,10 @@ public:
   static gpuactors::Result<std::unique_ptr<ModelVersion>> load(gpuactors::Cluster& cluster, const ModelConfig& config,
                                                                std::uint64_t number, const LoadOptions& options);
 
+  /// The mark that replicas of a version would have in a deployment: see `kind_mark`.
+  /// @returns what is wrong with the file.
+  static gpuactors::Result<std::string> mark_for(gpuactors::Cluster& cluster, const ModelConfig& config);
+
   ModelVersion(const ModelVersion&) = delete;
   ModelVersion& operator=(const ModelVersion&) = delete;
   /// Ends without waiting for requests.
@@ -59,6 +64,11 @@ public:
 
   [[nodiscard]] const std::string& number() const noexcept {
     return dispatcher_->facts().version;
+  }
+
+  /// Empty without a deployment.
+  [[nodiscard]] const std::string& mark() const noexcept {
+    return mark_;
   }
 
   /// See `ReplicaSet`.
@@ -83,6 +93,7 @@ private:
 
   /// The bytes of the file, for replicas; empty without one.
   gpuactors::Shared<gpuactors::Tensor> file_;
+  std::string mark_;
   std::shared_ptr<Dispatcher> dispatcher_;
   std::unique_ptr<ReplicaSet> replicas_;
 };

@@ -21,6 +21,8 @@ using FileJson = nlohmann::ordered_json;
 
 constexpr auto models_key = "models";
 constexpr auto file_key = "file";
+constexpr auto canary_key = "canary";
+constexpr auto share_key = "share";
 /// What nobody writes by hand.
 constexpr std::size_t longest_file = std::size_t{1} << 20;
 
@@ -95,13 +97,16 @@ Result<void> set_from_json(ModelConfig& config, const ModelKey& key, const FileJ
   return {};
 }
 
+/// What a model's object says, of which some keys are not settings.
 Result<void> set_all(ModelConfig& config, const FileJson& json, const std::string& place,
-                     const std::filesystem::path& folder) {
+                     const std::filesystem::path& folder, std::string_view more_key) {
   if (!json.is_object())
     return wrong_at(place, "an object is expected, such as {{\"file\": \"checkpoint.safetensors\"}}");
   const auto keys = model_keys();
   for (const auto& [name, value] : json.items()) {
     const auto here = fmt::format("{}.{}", place, name);
+    if (name == more_key)
+      continue;
     if (name == file_key) {
       GPUACTORS_LET(file, text_of(value, here));
       config.file = file.empty() ? file : (folder / file).string();
@@ -109,10 +114,10 @@ Result<void> set_all(ModelConfig& config, const FileJson& json, const std::strin
     }
     const auto key = std::find_if(keys.begin(), keys.end(), [&](const auto& one) { return one.name == name; });
     if (key == keys.end()) {
-      std::vector<std::string> known{file_key};
+      std::vector<std::string> known{file_key, std::string{more_key}};
       for (const auto& one : keys)
         known.emplace_back(one.name);
-      return wrong_at(place, "a model has no key \"{}\"{}", name, gpuactors::did_you_mean(name, known));
+      return wrong_at(place, "there is no key \"{}\"{}", name, gpuactors::did_you_mean(name, known));
     }
     GPUACTORS_TRY(set_from_json(config, *key, value, here));
   }
@@ -123,9 +128,27 @@ Result<void> set_all(ModelConfig& config, const FileJson& json, const std::strin
   return {};
 }
 
+Result<ModelEntry> read_entry(ModelConfig config, const FileJson& json, const std::string& place,
+                              const std::filesystem::path& folder) {
+  GPUACTORS_TRY(set_all(config, json, place, folder, canary_key));
+  ModelEntry entry{std::move(config), std::nullopt};
+  const auto found = json.find(canary_key);
+  if (found == json.end())
+    return entry;
+  const auto here = fmt::format("{}.{}", place, canary_key);
+  CanaryConfig canary{entry.config, 0};
+  GPUACTORS_TRY(set_all(canary.config, *found, here, folder, share_key));
+  const auto share = found->find(share_key);
+  if (share == found->end() || !share->is_number() || share->get<double>() < 0 || share->get<double>() > 1)
+    return wrong_at(here, "\"share\" is expected, the part of the requests that it gets: a number from 0 to 1");
+  canary.share = share->get<double>();
+  entry.canary = std::move(canary);
+  return entry;
+}
+
 } // namespace
 
-Result<std::vector<ModelConfig>> ModelsFile::parse(std::string_view text) const {
+Result<std::vector<ModelEntry>> ModelsFile::parse(std::string_view text) const {
   GPUACTORS_LET(json, parse_file(text));
   constexpr auto form = R"({"models": {"NAME": {"file": "checkpoint.safetensors"}}})";
   if (!json.is_object() || !json.contains(models_key) || !json.at(models_key).is_object())
@@ -133,7 +156,7 @@ Result<std::vector<ModelConfig>> ModelsFile::parse(std::string_view text) const 
   for (const auto& [name, value] : json.items())
     if (name != models_key)
       return gpuactors::fail(Errc::invalid_argument, fmt::format("there is no key \"{}\": {} is expected", name, form));
-  std::vector<ModelConfig> models;
+  std::vector<ModelEntry> models;
   for (const auto& [name, value] : json.at(models_key).items()) {
     const auto place = fmt::format("{}.{}", models_key, name);
     if (auto fits = check_name(name); !fits)
@@ -142,13 +165,13 @@ Result<std::vector<ModelConfig>> ModelsFile::parse(std::string_view text) const 
       return wrong_at(place, "there are two models named \"{}\": the command line names one, too", name);
     auto config = defaults;
     config.name = name;
-    GPUACTORS_TRY(set_all(config, value, place, path.parent_path()));
-    models.push_back(std::move(config));
+    GPUACTORS_LET(entry, read_entry(std::move(config), value, place, path.parent_path()));
+    models.push_back(std::move(entry));
   }
   return models;
 }
 
-Result<std::vector<ModelConfig>> ModelsFile::read() const {
+Result<std::vector<ModelEntry>> ModelsFile::read() const {
   GPUACTORS_LET(copy, MemoryFile::copy_of(path.string()));
   if (copy.size() > longest_file)
     return wrong_at(path.string(), "a models file has at most {} bytes, and this one has {}", longest_file,
@@ -160,17 +183,17 @@ Result<std::vector<ModelConfig>> ModelsFile::read() const {
   return models;
 }
 
-ModelChanges changes_between(const std::vector<ModelConfig>& before, const std::vector<ModelConfig>& after) {
+ModelChanges changes_between(const std::vector<ModelEntry>& before, const std::vector<ModelEntry>& after) {
   ModelChanges changes;
-  const auto find = [](const std::vector<ModelConfig>& models, const std::string& name) {
-    return std::find_if(models.begin(), models.end(), [&](const auto& one) { return one.name == name; });
+  const auto find = [](const std::vector<ModelEntry>& models, const std::string& name) {
+    return std::find_if(models.begin(), models.end(), [&](const auto& one) { return one.config.name == name; });
   };
   for (const auto& model : after)
-    if (const auto old = find(before, model.name); old == before.end() || *old != model)
+    if (const auto old = find(before, model.config.name); old == before.end() || *old != model)
       changes.set.push_back(model);
   for (const auto& model : before)
-    if (find(after, model.name) == after.end())
-      changes.gone.push_back(model.name);
+    if (find(after, model.config.name) == after.end())
+      changes.gone.push_back(model.config.name);
   return changes;
 }
 

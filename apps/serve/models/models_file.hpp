@@ -22,24 +22,24 @@ struct ModelsFile {
   std::set<std::string> taken;
 
   /// Reads the file: {"models": {"digits": {"file": "digits.safetensors", "replicas": 2, "set": {"unit": "K"}}}}. The
-  /// keys are those of `parse_model`, and "file", which is relative to the folder of the models file.
+  /// keys are those of `parse_model`, and "file", which is relative to the folder of the models file. "canary" has
+  /// those that differ, and its "share" of the requests: {"file": "new.safetensors", "share": 0.1}.
   /// @returns the models in the order of the file; `not_found` without it, else `invalid_argument`, naming the file and
   ///          the place in it, and what would be right.
-  [[nodiscard]] gpuactors::Result<std::vector<ModelConfig>> read() const;
+  [[nodiscard]] gpuactors::Result<std::vector<ModelEntry>> read() const;
 
   /// The same of a file's text. Pure.
-  [[nodiscard]] gpuactors::Result<std::vector<ModelConfig>> parse(std::string_view text) const;
+  [[nodiscard]] gpuactors::Result<std::vector<ModelEntry>> parse(std::string_view text) const;
 };
 
 /// What is to be done when a models file says something else than before.
 struct ModelChanges {
   /// Models that are new, or other ones than before.
-  std::vector<ModelConfig> set;
+  std::vector<ModelEntry> set;
   std::vector<std::string> gone;
 };
 
 /// Pure.
-[[nodiscard]] ModelChanges changes_between(const std::vector<ModelConfig>& before,
-                                           const std::vector<ModelConfig>& after);
+[[nodiscard]] ModelChanges changes_between(const std::vector<ModelEntry>& before, const std::vector<ModelEntry>& after);
 
 } // namespace serve

@@ -105,14 +105,14 @@ Result<std::optional<bool>> ReplicaStarter::check_type() {
   return std::optional{generative};
 }
 
-Result<std::vector<Started>> ReplicaStarter::take_over(Duration patience) {
+Result<std::vector<Started>> ReplicaStarter::take_over(Duration patience, std::string_view spared) {
   if (!kind_.lasting)
     return std::vector<Started>{};
   GPUACTORS_LET(names, replicas_of(cluster_, kind_.lasting->deployment));
   std::vector<Started> left;
   std::vector<gpuactors::Future<wire::ReplicaDescription>> answers;
   for (const auto& name : names) {
-    if (!kind_.lasting->is_of_model(name))
+    if (!kind_.lasting->is_of_model(name) || (!spared.empty() && kind_.lasting->has_mark(name, spared)))
       continue;
     const auto id = kind_.lasting->id_of(name);
     auto actor = id ? await(cluster_.find_async(name, {}, patience))

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace serve {
@@ -55,8 +56,9 @@ public:
 
   /// Finds the replicas of this kind that a server before has left, and ends the model's others: no server of the
   /// deployment will use them. One that does not answer for `patience` is ended, too. Nothing where they do not last.
+  /// @param spared  the mark of those that a version beside this one has, or will take over; empty: there is none.
   /// @returns the errors of `Cluster::state`.
-  gpuactors::Result<std::vector<Started>> take_over(gpuactors::Duration patience);
+  gpuactors::Result<std::vector<Started>> take_over(gpuactors::Duration patience, std::string_view spared = {});
 
   /// Starts an actor, which waits for its share for so long at most.
   /// @returns the errors of `Cluster::spawn`, of the constructor too.

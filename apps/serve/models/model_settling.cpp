@@ -1,0 +1,134 @@
+// What a model of the models file should be, and how it comes to that: a version, and a canary beside it.
+#include "model_table.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace serve {
+
+using gpuactors::Clock;
+using gpuactors::deadline_after;
+using gpuactors::Result;
+
+bool ModelTable::Model::has_right_canary() const {
+  return canary != nullptr && wanted_canary && wanted_canary->config == canary_config;
+}
+
+bool ModelTable::Model::is_settled() const {
+  return current != nullptr && current_config == config && (wanted_canary ? has_right_canary() : canary == nullptr);
+}
+
+void ModelTable::set(const ModelEntry& entry) {
+  std::string text;
+  {
+    const std::unique_lock lock{mutex_};
+    auto& model = models_[entry.config.name];
+    if (model == nullptr)
+      model = std::make_shared<Model>();
+    model->config = entry.config;
+    model->wanted_canary = entry.canary;
+    model->wanted = true;
+    model->by_client = false;
+    // One that has become the model itself, or is replaced together with it, keeps its share until that is loaded.
+    const auto before = model->split.share();
+    if (model->has_right_canary())
+      model->split.set(entry.canary->share);
+    else if (model->config == model->current_config)
+      model->split.set(0);
+    if (model->canary != nullptr && model->split.share() != before)
+      text = fmt::format("model {}: version {} gets {} of the requests", entry.config.name, model->canary->number(),
+                         model->split.share());
+  }
+  if (!text.empty())
+    options_.notice(text);
+}
+
+bool ModelTable::is_missing(std::string_view name) const {
+  const std::shared_lock lock{mutex_};
+  const auto found = models_.find(name);
+  return !closing_ && found != models_.end() && found->second->wanted && !found->second->is_settled();
+}
+
+Result<void> ModelTable::settle(std::string_view name) {
+  GPUACTORS_LET(locked, lock(name, std::nullopt));
+  if (!is_missing(name))
+    return {};
+  auto& model = *locked.model;
+  promote(model);
+  const auto first = model.current == nullptr;
+  bool changed = false;
+  {
+    const std::shared_lock lock{mutex_};
+    changed = first || model.current_config != model.config;
+  }
+  const auto loaded = changed ? load_current(model, std::nullopt, true) : Result<void>{};
+  // Also where the model itself keeps its version: a canary that nobody wants goes all the same.
+  const auto settled = settle_canary(model, first, true);
+  return loaded ? settled : loaded;
+}
+
+void ModelTable::promote(Model& model) {
+  std::string text;
+  {
+    const std::unique_lock lock{mutex_};
+    if (model.current == nullptr || model.canary == nullptr || model.current_config == model.config
+        || model.canary_config != model.config)
+      return;
+    text = fmt::format("model {}: version {} serves in the place of version {}", model.config.name,
+                       model.canary->number(), model.current->number());
+    std::swap(model.current, model.canary);
+    std::swap(model.current_config, model.canary_config);
+    model.split.set(model.has_right_canary() ? model.wanted_canary->share : 0);
+  }
+  options_.notice(text);
+}
+
+bool ModelTable::drop_canary(Model& model) {
+  std::unique_ptr<ModelVersion> old;
+  {
+    const std::unique_lock lock{mutex_};
+    if (model.canary == nullptr || model.has_right_canary())
+      return false;
+    old = std::move(model.canary);
+    model.ending.push_back(old->dispatcher());
+  }
+  options_.notice(fmt::format("{} is unloaded", old->dispatcher()->facts().title));
+  end(model, std::move(old), deadline_after(Clock::now(), options_.drain), true);
+  return true;
+}
+
+Result<void> ModelTable::settle_canary(Model& model, bool takes_over, bool quiet) {
+  drop_canary(model);
+  std::optional<CanaryConfig> asked;
+  Loading what;
+  {
+    const std::shared_lock lock{mutex_};
+    if (!model.wanted_canary || model.canary != nullptr || model.current == nullptr)
+      return {};
+    what.config = model.wanted_canary->config;
+    what.beside = model.current->dispatcher();
+    what.title = fmt::format("the canary of model {}", model.config.name);
+  }
+  what.takes_over = takes_over;
+  what.spared = model.current->mark();
+  what.quiet = quiet;
+  GPUACTORS_LET(version, load_version(model, what));
+  double share = 0;
+  {
+    const std::unique_lock lock{mutex_};
+    model.coming.reset();
+    if (closing_)
+      return gpuactors::fail(gpuactors::Errc::unavailable, "the server ends"); // the new one ends with this call
+    model.canary = std::move(version);
+    model.canary_config = what.config;
+    // Another one may be wanted by now.
+    share = model.has_right_canary() ? model.wanted_canary->share : 0;
+    model.split.set(share);
+  }
+  options_.notice(fmt::format("model {}: version {} serves beside version {}, and gets {} of the requests",
+                              what.config.name, model.canary->number(), model.current->number(), share));
+  return {};
+}
+
+} // namespace serve

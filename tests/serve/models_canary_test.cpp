@@ -1,0 +1,239 @@
+// A version beside a model's own: its share of the requests, how it comes, takes the place of the other, and goes.
+#include "models_fixture.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+using namespace std::chrono_literals;
+using namespace serve;
+using namespace serve::test;
+using gpuactors::Errc;
+
+namespace {
+
+/// Something else than a network with 8 inputs.
+class OtherDigits : public gpuactors::Actor {
+public:
+  OtherDigits(gpuactors::Init init, const wire::ReplicaConfig& /*config*/) : Actor(std::move(init)) {
+    // nop
+  }
+
+  wire::ReplicaDescription describe(const google::protobuf::Empty& /*ask*/) {
+    auto description = digits_description();
+    description.mutable_inputs(0)->set_row_shape(0, inputs + 1);
+    return description;
+  }
+
+  gpuactors::Result<wire::ReplicaReply> infer(const wire::ReplicaBatch& batch) {
+    wire::ReplicaReply reply;
+    reply.add_outputs()->assign(static_cast<std::size_t>(batch.rows() * outputs) * sizeof(float), '\0');
+    return reply;
+  }
+};
+
+GPUACTORS_ACTOR("test/other-digits", OtherDigits, wire::ReplicaConfig)
+    .method(describe_method, &OtherDigits::describe)
+    .method(infer_method, &OtherDigits::infer);
+
+/// A server whose model may have a canary, with a second file.
+class CanaryServer {
+public:
+  CanaryServer() : server{{.notice = [this](const std::string& line) { notices.push_back(line); }}, "host:2x256MiB"} {
+    write_checkpoint(second(), 2);
+  }
+
+  [[nodiscard]] std::string second() const {
+    return (server.folder / "second.safetensors").string();
+  }
+
+  [[nodiscard]] ModelConfig config(const std::string& file, const std::string& keys = "") const {
+    return must(parse_model("digits=" + file + keys, {}));
+  }
+
+  /// The model with the first file, and the second one as its canary.
+  [[nodiscard]] ModelEntry entry(double share, const std::string& keys = "") const {
+    return {config(server.file().string()), CanaryConfig{config(second(), keys), share}};
+  }
+
+  void settle(const ModelEntry& what) {
+    server.table.set(what);
+    must(server.table.settle("digits"));
+  }
+
+  /// How many of so many requests, one after the other, each version answers.
+  std::map<std::string, int> answers(int requests, const std::string& version = "") {
+    std::map<std::string, int> result;
+    for (int i = 0; i < requests; ++i) {
+      auto request = request_for("digits", some_rows(1, 1));
+      request.version = version;
+      ++result[must(ask(server.table, std::move(request))).version];
+    }
+    return result;
+  }
+
+  [[nodiscard]] std::vector<std::string> versions() const {
+    return must(server.table.describe("digits", "")).versions;
+  }
+
+  std::vector<std::string> notices;
+  Server server;
+};
+
+using Answers = std::map<std::string, int>;
+using Versions = std::vector<std::string>;
+
+} // namespace
+
+TEST_CASE("a canary gets exactly its share, which changes without a load", "[serve]") {
+  CanaryServer canary;
+  auto& table = canary.server.table;
+  canary.settle(canary.entry(0.1));
+  CHECK(canary.versions() == Versions{"2", "1"});
+  CHECK(must(table.describe("digits", "2")).versions == Versions{"1", "2"});
+  CHECK(canary.answers(30) == Answers{{"1", 27}, {"2", 3}});
+  // Who only looks takes nothing of it.
+  must(table.generative("digits", "", {}));
+  CHECK(canary.answers(9) == Answers{{"1", 9}});
+  CHECK(canary.answers(1) == Answers{{"2", 1}});
+  table.set(canary.entry(0.5));
+  CHECK_FALSE(table.is_missing("digits"));
+  CHECK(canary.answers(10) == Answers{{"1", 5}, {"2", 5}});
+  // Requests that name a version get that one, and count for no share.
+  CHECK(canary.answers(3, "2") == Answers{{"2", 3}});
+  CHECK(canary.answers(3, "1") == Answers{{"1", 3}});
+  CHECK(canary.answers(2) == Answers{{"1", 1}, {"2", 1}});
+  table.set(canary.entry(0));
+  CHECK(canary.answers(5) == Answers{{"1", 5}});
+  table.set(canary.entry(1));
+  CHECK(canary.answers(5) == Answers{{"2", 5}});
+  CHECK(canary.notices
+        == std::vector<std::string>{"model digits: version 2 serves beside version 1, and gets 0.1 of the requests",
+                                    "model digits: version 2 gets 0.5 of the requests",
+                                    "model digits: version 2 gets 0 of the requests",
+                                    "model digits: version 2 gets 1 of the requests"});
+}
+
+TEST_CASE("each version of a model with a canary has its own answers, numbers and states", "[serve]") {
+  CanaryServer canary;
+  auto& table = canary.server.table;
+  canary.settle(canary.entry(0.5, ",timeout=2500,gpus=0.5"));
+  const auto x = some_rows(1, 1);
+  for (const auto& [version, file] : {std::pair{"1", canary.server.file().string()}, std::pair{"2", canary.second()}}) {
+    auto request = request_for("digits", x);
+    request.version = version;
+    const auto values = values_of(must(ask(table, std::move(request))));
+    const auto y = expected(file, x);
+    for (std::size_t i = 0; i < y.size(); ++i)
+      CHECK(values.at(i) == Approx(y[i]).margin(1e-5));
+    CHECK(must(table.model_ready("digits", version)));
+    CHECK(must(table.statistics("digits", version)).size() == 1);
+  }
+  CHECK(must(table.describe("digits", "2")).default_timeout == gpuactors::Duration{2500ms});
+  CHECK(must(table.describe("digits", "2")).gpus == 0.5);
+  CHECK_FALSE(must(table.describe("digits", "1")).default_timeout);
+  REQUIRE(must(table.statistics("digits", "")).size() == 2);
+  CHECK(must(table.statistics("", "")).at(1).version == "2");
+  const auto states = table.repository();
+  REQUIRE(states.size() == 2);
+  CHECK(states[1].version == "2");
+  CHECK(states[1].state == "READY");
+  CHECK(states[1].reason == "gets 0.5 of the requests");
+  const auto text = table.metrics();
+  for (const auto* version : {"1", "2"})
+    CHECK(text.find(std::string{"nv_inference_count{model=\"digits\",version=\""} + version + "\"} 1\n")
+          != std::string::npos);
+}
+
+TEST_CASE("a canary that becomes the model takes its place without a load, and one that is dropped goes", "[serve]") {
+  CanaryServer canary;
+  auto& table = canary.server.table;
+  canary.settle(canary.entry(0.5));
+  // It keeps its share until it is the model itself.
+  table.set({canary.config(canary.second())});
+  CHECK(canary.answers(4) == Answers{{"1", 2}, {"2", 2}});
+  CHECK(table.is_missing("digits"));
+  std::filesystem::remove(canary.second()); // it is not read again
+  must(table.settle("digits"));
+  CHECK(canary.versions() == Versions{"2"});
+  CHECK(canary.answers(4) == Answers{{"2", 4}});
+  CHECK(canary.notices.back() == "model digits, version 1 is unloaded");
+  // The other way round: who is dropped gets nothing from then on.
+  canary.settle({canary.config(canary.second()), CanaryConfig{canary.config(canary.server.file().string()), 1}});
+  CHECK(canary.answers(2) == Answers{{"3", 2}});
+  table.set({canary.config(canary.second())});
+  CHECK(canary.answers(2) == Answers{{"2", 2}});
+  must(table.settle("digits"));
+  CHECK(canary.versions() == Versions{"2"});
+  CHECK(table.repository().size() == 1);
+  CHECK(must(canary.server.cluster.state()).leases_size() == 1);
+}
+
+TEST_CASE("a model and its canary may change places, and back, without a load", "[serve]") {
+  CanaryServer canary;
+  canary.settle(canary.entry(0));
+  const auto forth = canary.entry(0);
+  const ModelEntry back{forth.canary->config, CanaryConfig{forth.config, 0}};
+  canary.settle(back);
+  CHECK(canary.versions() == Versions{"1", "2"});
+  CHECK(canary.answers(3) == Answers{{"2", 3}});
+  canary.settle(forth);
+  CHECK(canary.versions() == Versions{"2", "1"});
+  CHECK(canary.answers(3) == Answers{{"1", 3}});
+}
+
+TEST_CASE("a canary that cannot be loaded, or asked like the model, keeps nobody from the model", "[serve]") {
+  CanaryServer canary;
+  auto& table = canary.server.table;
+  auto wanted = canary.entry(0.5);
+  wanted.canary->config.file += ".missing";
+  table.set(wanted);
+  const auto missing = table.settle("digits");
+  CHECK(code_of(missing) == Errc::not_found);
+  CHECK(says(missing, "the canary of model digits could not be loaded: "));
+  CHECK(table.is_missing("digits"));
+  CHECK(canary.answers(4) == Answers{{"1", 4}});
+  wanted.canary->config = must(parse_model("digits,actor=test/other-digits", {}));
+  table.set(wanted);
+  const auto other = table.settle("digits");
+  CHECK(code_of(other) == Errc::invalid_argument);
+  CHECK(says(other, "it is x FP32 [9] to y FP32 [3], and version 1, beside which it would serve, is x FP32 [8] to y"));
+  CHECK(canary.answers(4) == Answers{{"1", 4}});
+  canary.settle(canary.entry(0.5));
+  CHECK(canary.answers(4).size() == 2);
+}
+
+TEST_CASE("a model that has neither its version nor its canary as it should be comes to both", "[serve]") {
+  CanaryServer canary;
+  canary.settle(canary.entry(0.5));
+  const auto third = (canary.server.folder / "third.safetensors").string();
+  write_checkpoint(third, 3);
+  canary.settle({canary.config(third), CanaryConfig{canary.config(canary.second(), ",max-batch=4"), 0.5}});
+  CHECK(canary.versions() == Versions{"4", "3"});
+  CHECK(must(canary.server.table.describe("digits", "4")).max_batch == 4);
+  // A load by a client is of the model itself, and after an unload brings both.
+  must(canary.server.table.load("digits", {}));
+  CHECK(canary.versions() == Versions{"4", "5"});
+  must(canary.server.table.unload("digits"));
+  CHECK(code_of(ask(canary.server.table, request_for("digits", some_rows(1, 1)))) == Errc::unavailable);
+  CHECK(must(canary.server.cluster.state()).leases_size() == 0);
+  must(canary.server.table.load("digits", {}));
+  CHECK(canary.versions() == Versions{"7", "6"});
+  CHECK(canary.answers(4) == Answers{{"6", 2}, {"7", 2}});
+}
+
+TEST_CASE("where there is no room for a new version, a canary that nobody wants makes it", "[serve]") {
+  TableOptions options;
+  options.load_wait = 100ms;
+  Server small{options, "host:1x64MiB"};
+  const auto half = [&](std::uint64_t seed) {
+    const auto file = small.folder / (std::to_string(seed) + ".safetensors");
+    write_checkpoint(file, seed);
+    return must(parse_model("digits=" + file.string() + ",gpus=0.5", {}));
+  };
+  small.table.set({half(1), CanaryConfig{half(2), 0.5}});
+  must(small.table.settle("digits"));
+  small.table.set({half(3)});
+  must(small.table.settle("digits"));
+  CHECK(must(small.table.describe("digits", "")).versions == Versions{"3"});
+}
