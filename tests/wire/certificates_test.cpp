@@ -1,6 +1,7 @@
 #include "certificate_fixture.hpp"
 
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/wire/detail/private_files.hpp>
 
 #include <support/catch.hpp>
 
@@ -200,6 +201,22 @@ TEST_CASE_METHOD(CertificateFixture, "a key that others may read is refused with
   }
   ::chmod((folder / "certs/ca.pem").c_str(), 0646);
   CHECK(lacks(why_not(certs().check()), {"ca.pem may be changed by any user (mode 0646): chmod 644"}) == "");
+}
+
+TEST_CASE("a key is private if nobody else may read it, or if root lends it to the group of another user",
+          "[certificates]") {
+  using gpuactors::detail::is_private;
+  constexpr uid_t root = 0;
+  constexpr uid_t user = 1000;
+  CHECK(is_private(0600, user, user));
+  CHECK(is_private(0400, root, root));
+  CHECK_FALSE(is_private(0640, user, user));
+  CHECK_FALSE(is_private(0440, root, root));
+  CHECK(is_private(0440, root, user));
+  CHECK(is_private(0640, root, user));
+  for (const mode_t mode : {0660, 0444, 0641, 0650})
+    CHECK_FALSE(is_private(mode, root, user));
+  CHECK_FALSE(is_private(0440, user + 1, user));
 }
 
 TEST_CASE_METHOD(CertificateFixture, "keys are not put where any user may change them", "[certificates]") {

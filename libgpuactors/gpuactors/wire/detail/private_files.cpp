@@ -38,7 +38,7 @@ void sync_folder(const std::filesystem::path& folder) {
 Result<void> check_mode(const std::filesystem::path& path, const struct stat& status, Access access) {
   const auto mode = status.st_mode & 07777;
   const auto owner = static_cast<unsigned>(status.st_mode) & 0700U;
-  if (access == Access::owner && (mode & 077) != 0)
+  if (access == Access::owner && !is_private(mode, status.st_uid, ::geteuid()))
     return fail(Errc::invalid_argument,
                 fmt::format("{0} is a private key that others may read or change (mode {1:04o}): chmod 600 {0}, or "
                             "remove it and issue another if somebody may have read it",
@@ -50,6 +50,11 @@ Result<void> check_mode(const std::filesystem::path& path, const struct stat& st
 }
 
 } // namespace
+
+bool is_private(mode_t mode, uid_t owner, uid_t user) noexcept {
+  const bool from_root = owner == 0 && user != 0;
+  return (mode & (from_root ? 037U : 077U)) == 0;
+}
 
 Result<void> make_private_folder(const std::filesystem::path& folder) {
   auto path = folder.lexically_normal();

@@ -3,6 +3,8 @@
 
 #include <gpuactors/base/result.hpp>
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -32,6 +34,10 @@ enum class Existing {
 /// @returns `already_exists` for a file that must not be replaced.
 [[nodiscard]] Result<void> write_file(const std::filesystem::path& path, std::string_view text, Access access,
                                       Existing existing);
+
+/// Whether a file of this mode and owner is private to whoever runs as `user`. Others than root may also have one that
+/// root owns and their group may read: so secrets are mounted into containers that do not run as root. Pure.
+[[nodiscard]] bool is_private(mode_t mode, uid_t owner, uid_t user) noexcept;
 
 /// Reads a regular file of moderate size.
 /// @returns `not_found` if there is no file, `invalid_argument` if it cannot be read, if others may access a file that
