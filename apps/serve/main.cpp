@@ -102,7 +102,7 @@ Result<std::unique_ptr<Renewal>> watch_models(const ServeOptions& options, Model
                       &loader]() mutable -> Result<std::string> {
     GPUACTORS_LET(models, file.read());
     auto changes = changes_between(known, models);
-    auto text = fmt::format("the models file {} was read again: {} set, {} gone", file.path.string(),
+    auto text = fmt::format("the models file {} was read again: {} new or changed, {} gone", file.path.string(),
                             changes.set.size(), changes.gone.size());
     known = std::move(models);
     loader.change(std::move(changes));

@@ -1,9 +1,14 @@
 // A version beside a model's own: its share of the requests, how it comes, takes the place of the other, and goes.
 #include "models_fixture.hpp"
 
-#include <algorithm>
-#include <fstream>
+#include <support/eventually.hpp>
+
+#include <atomic>
+#include <filesystem>
 #include <map>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
 
 using namespace std::chrono_literals;
 using namespace serve;
@@ -36,10 +41,40 @@ GPUACTORS_ACTOR("test/other-digits", OtherDigits, wire::ReplicaConfig)
     .method(describe_method, &OtherDigits::describe)
     .method(infer_method, &OtherDigits::infer);
 
+/// A replica of which there is one and no other.
+class OnlyDigits : public gpuactors::Actor {
+public:
+  OnlyDigits(gpuactors::Init init, const wire::ReplicaConfig& /*config*/) : Actor(std::move(init)) {
+    static std::atomic<int> made{0};
+    if (++made > 1)
+      throw std::runtime_error{"there was one already"};
+  }
+
+  wire::ReplicaDescription describe(const google::protobuf::Empty& /*ask*/) {
+    return digits_description();
+  }
+
+  gpuactors::Result<wire::ReplicaReply> infer(const wire::ReplicaBatch& batch) {
+    wire::ReplicaReply reply;
+    reply.add_outputs()->assign(static_cast<std::size_t>(batch.rows() * outputs) * sizeof(float), '\0');
+    return reply;
+  }
+};
+
+GPUACTORS_ACTOR("test/only-digits", OnlyDigits, wire::ReplicaConfig)
+    .method(describe_method, &OnlyDigits::describe)
+    .method(infer_method, &OnlyDigits::infer);
+
 /// A server whose model may have a canary, with a second file.
 class CanaryServer {
 public:
-  CanaryServer() : server{{.notice = [this](const std::string& line) { notices.push_back(line); }}, "host:2x256MiB"} {
+  CanaryServer()
+    : server{{.notice =
+                  [this](const std::string& line) {
+                    const std::lock_guard lock{mutex};
+                    notices.push_back(line);
+                  }},
+             "host:2x256MiB"} {
     write_checkpoint(second(), 2);
   }
 
@@ -76,6 +111,7 @@ public:
     return must(server.table.describe("digits", "")).versions;
   }
 
+  std::mutex mutex;
   std::vector<std::string> notices;
   Server server;
 };
@@ -236,4 +272,16 @@ TEST_CASE("where there is no room for a new version, a canary that nobody wants 
   small.table.set({half(3)});
   must(small.table.settle("digits"));
   CHECK(must(small.table.describe("digits", "")).versions == Versions{"3"});
+}
+
+TEST_CASE("a canary that has lost its replicas gets no requests that name no version", "[serve]") {
+  CanaryServer canary;
+  auto wanted = canary.entry(1);
+  wanted.canary->config = must(parse_model("digits,actor=test/only-digits", {}));
+  canary.settle(wanted);
+  CHECK(canary.answers(2) == Answers{{"2", 2}});
+  must(canary.server.cluster.kill("digits/2/1"));
+  REQUIRE(gpuactors::test::eventually([&] { return !must(canary.server.table.model_ready("digits", "2")); }));
+  CHECK(canary.answers(2) == Answers{{"1", 2}});
+  CHECK(canary.server.table.ready());
 }

@@ -241,6 +241,8 @@ TEST_CASE("what a replica keeps of sequences is part of what it says of itself",
   CHECK(says(check_same(digits_facts(), description),
              "it keeps SEQUENCE_MEMORY_CACHE of sequences, and the first replica of model digits, version 1 "
              "SEQUENCE_MEMORY_NONE"));
+  CHECK(says(check_beside(digits_facts(), facts), "it is x FP32 [8] to y FP32 [3], with SEQUENCE_MEMORY_CACHE, and"));
+  CHECK(check_beside(facts, facts));
   description.set_sequences(static_cast<wire::SequenceMemory>(7));
   CHECK(says(read_facts(description), "it keeps 7 between the requests of a sequence: 0 to 2 are known"));
 }

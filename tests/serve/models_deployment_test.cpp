@@ -46,6 +46,8 @@ TEST_CASE("a name tells deployment, model, mark and number", "[serve]") {
   CHECK_FALSE(names.id_of("serve:prod/digits/0123456789abcdef/x").has_value());
   CHECK_FALSE(names.id_of("serve:prod/digits/0123456789abcdef/").has_value());
   CHECK(names.is_of_model("serve:prod/digits/fedcba9876543210/7"));
+  CHECK(names.has_mark("serve:prod/digits/fedcba9876543210/7", "fedcba9876543210"));
+  CHECK_FALSE(names.has_mark("serve:prod/digits/fedcba9876543210/7", names.mark));
   CHECK_FALSE(names.is_of_model("serve:prod/digits2/fedcba9876543210/7"));
   CHECK_FALSE(names.is_of_model("serve:prod2/digits/fedcba9876543210/7"));
   CHECK_FALSE(names.is_of_model("digits/1/7"));

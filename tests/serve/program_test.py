@@ -184,7 +184,7 @@ def follows_a_file(machine):
         clients, others = Clients(server, "digits", 2), Clients(server, "typed", 2)
         clients.await_more(20)
         file.write(digits={**two, "max-batch": 8}, late={"file": "3.safetensors"})
-        noted(f"the models file {file.path} was read again: 2 set, 1 gone", "model gone, version 1 is unloaded",
+        noted(f"the models file {file.path} was read again: 2 new or changed, 1 gone", "model gone, version 1 is unloaded",
               "model digits: version 2 serves in the place of version 1", "model late could not be loaded")
         clients.await_more(20)
         # Their answers change with the version.
@@ -202,7 +202,7 @@ def follows_a_file(machine):
         machine.checkpoint("models/3.safetensors", 3)
         until(lambda: server.infer("late", [[1.0] * INPUTS])[0] == 200, "the late one serves")
         file.write(digits={**two, "max-batch": 8})
-        noted("was read again: 0 set, 1 gone", "model late, version")
+        noted("was read again: 0 new or changed, 1 gone", "model late, version")
         others.await_more(20)
         assert others.stop() == [], others.failures
         assert server.ask("GET", "/v2/models/digits")[1]["versions"] == ["2"]
@@ -238,7 +238,7 @@ def shifts_traffic(machine):
                                                "2": clients.answered // 10}, clients.answered
             assert server.ask("POST", "/v2/models/digits/versions/2/infer", server.body([[1.0] * INPUTS]))[0] == 200
             file.write(digits=entry(0.5))
-            note(server, [f"the models file {file.path} was read again: 1 set, 0 gone",
+            note(server, [f"the models file {file.path} was read again: 1 new or changed, 0 gone",
                           "model digits: version 2 gets 0.5 of the requests"])
             before = server.counts("digits")
             for _ in range(10):
@@ -255,7 +255,7 @@ def shifts_traffic(machine):
             clients = Clients(server, "digits", 4)
             clients.await_more(20)
             file.write(digits=new)
-            note(server, [f"the models file {file.path} was read again: 1 set, 0 gone",
+            note(server, [f"the models file {file.path} was read again: 1 new or changed, 0 gone",
                           "model digits: version 2 serves in the place of version 1",
                           "model digits, version 1 is unloaded"])
             clients.await_more(20)

@@ -112,7 +112,8 @@ Result<void> set_all(ModelConfig& config, const FileJson& json, const std::strin
       config.file = file.empty() ? file : (folder / file).string();
       continue;
     }
-    const auto key = std::find_if(keys.begin(), keys.end(), [&](const auto& one) { return one.name == name; });
+    const auto key =
+        std::find_if(keys.begin(), keys.end(), [&name = name](const auto& one) { return one.name == name; });
     if (key == keys.end()) {
       std::vector<std::string> known{file_key, std::string{more_key}};
       for (const auto& one : keys)
