@@ -83,10 +83,9 @@ void ModelTable::forget(const Model& model) {
 Result<void> ModelTable::load(std::string_view name, const std::map<std::string, std::string>& parameters) {
   GPUACTORS_LET(path, requested_path(parameters));
   GPUACTORS_LET(locked, lock(name, path));
-  const auto first = locked.model->current == nullptr;
   GPUACTORS_TRY(load_current(*locked.model, path, false));
   // There is a notice if it cannot be loaded, and the model itself is.
-  (void)settle_canary(*locked.model, first, false);
+  (void)settle_canary(*locked.model, false);
   return {};
 }
 
@@ -167,6 +166,7 @@ Result<void> ModelTable::load_current(Model& model, const std::optional<std::str
     if (model.by_client)
       model.config.file = asked.file = what.config.file;
     model.current_config = std::move(asked);
+    model.is_first = what.takes_over;
     if (old != nullptr)
       model.ending.push_back(old->dispatcher());
   }

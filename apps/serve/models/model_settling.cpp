@@ -56,15 +56,14 @@ Result<void> ModelTable::settle(std::string_view name) {
     return {};
   auto& model = *locked.model;
   promote(model);
-  const auto first = model.current == nullptr;
   bool changed = false;
   {
     const std::shared_lock lock{mutex_};
-    changed = first || model.current_config != model.config;
+    changed = model.current == nullptr || model.current_config != model.config;
   }
   const auto loaded = changed ? load_current(model, std::nullopt, true) : Result<void>{};
   // Also where the model itself keeps its version: a canary that nobody wants goes all the same.
-  const auto settled = settle_canary(model, first, true);
+  const auto settled = settle_canary(model, true);
   return loaded ? settled : loaded;
 }
 
@@ -98,7 +97,7 @@ bool ModelTable::drop_canary(Model& model) {
   return true;
 }
 
-Result<void> ModelTable::settle_canary(Model& model, bool takes_over, bool quiet) {
+Result<void> ModelTable::settle_canary(Model& model, bool quiet) {
   drop_canary(model);
   std::optional<CanaryConfig> asked;
   Loading what;
@@ -109,8 +108,8 @@ Result<void> ModelTable::settle_canary(Model& model, bool takes_over, bool quiet
     what.config = model.wanted_canary->config;
     what.beside = model.current->dispatcher();
     what.title = fmt::format("the canary of model {}", model.config.name);
+    what.takes_over = model.is_first;
   }
-  what.takes_over = takes_over;
   what.spared = model.current->mark();
   what.quiet = quiet;
   GPUACTORS_LET(version, load_version(model, what));
@@ -122,6 +121,7 @@ Result<void> ModelTable::settle_canary(Model& model, bool takes_over, bool quiet
       return gpuactors::fail(gpuactors::Errc::unavailable, "the server ends"); // the new one ends with this call
     model.canary = std::move(version);
     model.canary_config = what.config;
+    model.is_first = false;
     // Another one may be wanted by now.
     share = model.has_right_canary() ? model.wanted_canary->share : 0;
     model.split.set(share);

@@ -106,6 +106,8 @@ private:
     std::optional<CanaryConfig> wanted_canary;
     std::unique_ptr<ModelVersion> canary;
     ModelConfig canary_config;
+    /// The current version is the first one, and had no canary yet: that may take over what the server before has left.
+    bool is_first = false;
     /// Who gets the next request. `dealing` guards it among those who only read the table.
     batching::TrafficSplit split;
     std::mutex dealing;
@@ -191,7 +193,7 @@ private:
   /// Loads a version of the model itself, and ends the one before.
   gpuactors::Result<void> load_current(Model& model, const std::optional<std::string>& path, bool quiet);
   /// Ends a canary that nobody wants, and loads the one that is wanted.
-  gpuactors::Result<void> settle_canary(Model& model, bool takes_over, bool quiet);
+  gpuactors::Result<void> settle_canary(Model& model, bool quiet);
   /// Ends a canary that nobody wants. @returns whether there was one.
   bool drop_canary(Model& model);
   /// Has a canary that is what the model should be take its place, and the current version be the canary.
