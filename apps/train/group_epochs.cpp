@@ -19,7 +19,9 @@ Progress add_parts(Outcome& outcome, const std::vector<Progress>& parts) {
   // What is not known died with a member that had not told it.
   outcome.losses.resize(first, std::numeric_limits<double>::quiet_NaN());
   outcome.losses.resize(first + count, 0.0);
-  outcome.epochs.resize(first, epoch - 1);
+  for (auto at = outcome.epochs.size(); at < first; ++at)
+    outcome.epochs.push_back(outcome.first_epoch + (outcome.first_position + at) / outcome.steps_per_epoch + 1);
+  outcome.epochs.resize(first);
   outcome.epochs.resize(first + count, epoch);
   Progress whole;
   whole.set_epochs(epoch);

@@ -5,7 +5,8 @@
 #include <support/catch.hpp>
 #include <support/eventually.hpp>
 
-#include <algorithm>
+#include <atomic>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
@@ -222,6 +223,21 @@ TEST_CASE("a team that ends leaves nothing behind, also when it works", "[collec
   }
   CHECK(code_of(working.get()) == Errc::cancelled);
   CHECK(eventually([&] { return nothing_is_held(cluster); }));
+}
+
+TEST_CASE("the deadline of a team's calls ends its work, and so does the end of the cluster", "[collective]") {
+  auto cluster = embed_peers();
+  Team team{cluster, mate, mates(2, a_tenth), {.max_failures = -1}};
+  TeamCall<Vector> call;
+  call.deadline = 50ms;
+  CHECK(code_of(team.run(exercise, requests({{.fault = Fault::hang, .at = 2}}), call)) == Errc::deadline_exceeded);
+  std::atomic<bool> began{false};
+  call.deadline = Duration::max();
+  call.on_reports = [&](const std::vector<Vector>&) { began = true; };
+  auto working = team.run_async(exercise, requests({{.fault = Fault::hang, .at = 2}}), call);
+  REQUIRE(eventually([&] { return began.load(); }));
+  cluster.close();
+  CHECK_FALSE(working.get().has_value());
 }
 
 TEST_CASE("a team may be ended by what its future calls", "[collective]") {

@@ -120,8 +120,11 @@ Result<std::vector<Payload>> TeamState::work_through(const TeamWork& work) {
 
 Result<std::vector<Payload>> TeamState::attempt_all(const TeamWork& work) {
   GPUACTORS_TRY(members_.reserve());
-  // Members of earlier work may have died since.
-  members_.end(TeamCore::lost(members_.ask()));
+  // Members of earlier work may have died since. A stop ends the question, not those who were asked.
+  const auto known = members_.ask();
+  if (bell_->stopped())
+    return stopped_team();
+  members_.end(TeamCore::lost(known));
   TeamCore core{members_.size(), options_};
   for (;;) {
     GPUACTORS_LET(failed, attempt(core, work));
