@@ -193,7 +193,7 @@ Result<void> MemberActor::agree(const Lesson& lesson) {
     GPUACTORS_TRY(training_.take_snapshot());
   // What comes takes the place of what was there, in parts.
   whole_ = false;
-  if (const auto taken = training_.take_over(peers(), root); !taken) {
+  if (auto taken = training_.take_over(peers(), root); !taken) {
     whole_ = training_.has_snapshot() && training_.restore_snapshot();
     return taken;
   }
@@ -207,7 +207,7 @@ Result<void> MemberActor::find_checkpoint() {
   if (plan_.checkpoint().empty())
     return whole_ ? Result<void>{}
                   : gpuactors::fail(Errc::task_failed, fmt::format("{}: there is no --checkpoint", lost));
-  const auto loaded = training_.load(plan_.checkpoint());
+  auto loaded = training_.load(plan_.checkpoint());
   if (loaded || loaded.error().code() != Errc::not_found || !whole_)
     return loaded;
   std::cerr << fmt::format("{}; {}: the training starts over\n", loaded.error().message(), lost);

@@ -71,6 +71,7 @@ std::optional<Error> TeamCore::error_of(std::size_t rank) const {
 
 std::vector<bool> TeamCore::lost(const std::vector<MemberEnd>& ends) {
   std::vector<bool> lost;
+  lost.reserve(ends.size());
   for (const auto& end : ends)
     lost.push_back(is_lost(end));
   return lost;
