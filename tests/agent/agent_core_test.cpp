@@ -193,7 +193,7 @@ TEST_CASE("a node that leaves is empty when the broker knows and nothing runs an
   CHECK(scene.world.times_emptied == 1);
 }
 
-TEST_CASE("a device whose workers do not come up, one after the other, is out of use") {
+TEST_CASE("a device whose workers do not come up, one after the other, is out of use if they do on another one") {
   Scene scene;
   for (std::uint64_t id = 1; id <= limits::device_losses; ++id) {
     CHECK(scene.world.faults.empty());
@@ -205,6 +205,9 @@ TEST_CASE("a device whose workers do not come up, one after the other, is out of
     if (id % 2 != 0)
       scene.core->worker_exited(id, "was killed");
   }
+  CHECK(scene.world.faults.empty());
+  REQUIRE(scene.world.workers.size() == limits::device_losses + 1);
+  scene.come_up(limits::device_losses + 1);
   REQUIRE(scene.world.faults.size() == 1);
   CHECK(scene.world.faults[0].devices(0) == 0);
   CHECK(scene.world.notices.find("3 workers for it in a row did not come up") != std::string::npos);

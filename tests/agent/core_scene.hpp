@@ -46,8 +46,11 @@ public:
   }
 
   void post(const ContactPtr&, v1::HeldAhead message) override {
-    for (const auto& held : message.held())
+    for (const auto& held : message.held()) {
       told_held.insert(held.lease().id());
+      if (held.retired())
+        told_retired.insert(held.lease().id());
+    }
   }
 
   void post(const ContactPtr&, v1::LeaseStarted message) override {
@@ -168,6 +171,7 @@ public:
   std::vector<v1::NodePrograms> programs;
   std::vector<v1::DrainNode> drains;
   std::set<std::uint64_t> told_held;
+  std::set<std::uint64_t> told_retired;
   v1::RegisterNode registration;
   /// The reply to what was asked last.
   BrokerReply answer;
@@ -271,6 +275,11 @@ public:
     order.set_epoch(1);
     order.set_grace_ms(static_cast<std::uint64_t>(grace.count()));
     core->end(order);
+  }
+
+  /// Other programs, which see both devices.
+  void change(ProgramTable programs) {
+    core->programs_changed(std::move(programs), {"GPU-0", "GPU-1"});
   }
 
   void fail_device(int index) {

@@ -326,6 +326,41 @@ TEST_CASE("a node that comes back with other programs loses nothing that is gran
   CHECK(scene.count("died") == 0);
 }
 
+TEST_CASE("a broker that was started again calls in what tasks hold in earlier programs", "[broker][core]") {
+  TypesScene scene{{.last_id = 1'000, .settle = 5s}};
+  v1::Hello hello;
+  hello.set_client(1);
+  hello.add_leases(7);
+  hello.add_leases(8);
+  must(scene.core.hello(hello, {}, std::make_shared<Somebody>()));
+  std::vector<v1::HeldLease> held(2);
+  for (auto& one : held) {
+    one.mutable_lease()->set_id(&one == &held.front() ? 7 : 8);
+    one.mutable_lease()->set_request(one.lease().id());
+    one.mutable_lease()->set_epoch(1);
+    one.mutable_lease()->set_node("n0");
+    one.mutable_lease()->set_cpu_units(10'000);
+    one.set_client(1);
+  }
+  held.front().set_retired(true);
+  scene.add("n0", 1, scene.plain, held);
+  scene.run(6s);
+  REQUIRE(scene.world.reclaims.size() == 1);
+  CHECK(scene.world.reclaims[0].lease() == 7);
+}
+
+TEST_CASE("a node whose programs do not say their types any more takes all", "[broker][core]") {
+  TypesScene scene;
+  scene.add("n0", 1, scene.plain);
+  CHECK((*scene.acquire("acme.blur"))->code() == Errc::not_found);
+  v1::NodePrograms message;
+  message.set_node("n0");
+  message.set_agent(1);
+  message.set_programs(1);
+  scene.core.programs_changed(message);
+  CHECK_FALSE(scene.acquire("acme.blur")->has_value());
+}
+
 TEST_CASE("a recorded run with types is repeated grant by grant", "[broker][core]") {
   const auto recording = std::make_shared<std::stringstream>();
   std::vector<std::string> granted;

@@ -294,7 +294,7 @@ TEST_CASE("what a local cluster cannot be is refused in words", "[local]") {
   const auto other = std::filesystem::path{this_program()}.replace_filename("gpuactors").string();
   const auto clash = LocalCluster::start(quiet({{.devices = one_device, .programs = {this_program(), other}}}));
   CHECK(code_of(clash) == Errc::invalid_argument);
-  CHECK(says(clash, "actor type counter is one thing in test_processes (any, made from "));
+  CHECK(says(clash, "task type say is one thing in test_processes ("));
   const auto twice = LocalCluster::start(quiet({{.devices = one_device, .programs = {other, other}}}));
   CHECK(says(twice, "is named twice"));
   const auto plugin = LocalCluster::start(quiet({{.devices = one_device, .plugins = {"first.so", "second.so"}}}));

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 using namespace gpuactors;
@@ -106,4 +107,37 @@ TEST_CASE("programs that cannot be replaced by what is there now stay as they ar
   CHECK(eventually([&] { return processes.count("the programs stay as they are: ") == 1; }));
   CHECK_FALSE(event_of(cluster, "node_renewed").has_value());
   CHECK(task_pid(cluster) == pid_of(counter));
+}
+
+TEST_CASE("a node that waits for the answer of a new program ends when it is told to", "[processes][types]") {
+  Processes processes;
+  const TemporaryFolder folder;
+  const auto program = folder.path() / "second";
+  std::filesystem::create_symlink(GPUACTORS_TASK_PROGRAM, program);
+  processes.start_broker();
+  processes.start_node("n0", "host:1x64MiB", {"--program", program.string()});
+  std::filesystem::remove(program);
+  std::ofstream{program} << "#!/bin/sh\nexec sleep 1000\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  processes.signal("n0", SIGUSR1);
+  CHECK(eventually([&] { return processes.count("SIGUSR1: looking at the programs anew") == 1; }));
+  processes.signal("n0", SIGTERM);
+  // Sooner than it would give the program up by itself.
+  processes.await_end("n0");
+}
+
+TEST_CASE("a node stays with its programs if the new ones do not see its devices", "[processes][types]") {
+  Processes processes;
+  const TemporaryFolder folder;
+  const auto program = folder.path() / "second";
+  std::filesystem::create_symlink(GPUACTORS_TASK_PROGRAM, program);
+  processes.start_broker();
+  processes.start_node("n0", "host:2x64MiB", {"--program", program.string()});
+  // The same program, told to see one device less.
+  std::filesystem::remove(program);
+  std::ofstream{program} << "#!/bin/sh\n[ \"$2\" = --describe ] && set -- \"$1\" \"$2\" \"$3\" host:1x64MiB \"$5\"\n"
+                         << "exec " << GPUACTORS_TASK_PROGRAM << " \"$@\"\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  processes.signal("n0", SIGUSR1);
+  CHECK(eventually([&] { return processes.count("the programs of a node must see the same") == 1; }));
 }

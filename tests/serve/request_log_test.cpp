@@ -1,4 +1,6 @@
 // The log of requests: its lines, the ids of requests, and the file.
+#include <gpuactors/base/utf8.hpp>
+
 #include <apps/serve/protocol/request_log.hpp>
 #include <support/catch.hpp>
 #include <support/results.hpp>
@@ -56,6 +58,16 @@ TEST_CASE("a line says who asked what, what became of it, and where the time wen
   const auto line = log_line_of(logged);
   CHECK(line.find(R"("request":"GET /\"x\n","status")") != std::string::npos);
   CHECK(line.find(R"("first_seconds":0.001)") != std::string::npos);
+}
+
+TEST_CASE("what strangers name is cut and made text: a line is JSON whatever they send") {
+  auto logged = request("a");
+  logged.what = "GET /\xff" + std::string(5'000, 'x');
+  logged.model = "\x80";
+  const auto line = log_line_of(logged);
+  CHECK(gpuactors::is_utf8(line));
+  CHECK(line.size() < 1'000);
+  CHECK(line.find("xxx...\"") != std::string::npos);
 }
 
 TEST_CASE("a request keeps the id that its client gives it if it is a plain word") {

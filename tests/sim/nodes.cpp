@@ -303,7 +303,10 @@ void Cluster::renew_programs(Node& node) {
     ++coverage_["programs changed"];
     ++node.generation;
     choose_programs(node);
-    core.programs_changed(table_of(node.programs));
+    std::set<std::string> seen;
+    for (const auto& device : node.offer.devices())
+      seen.insert(device.uuid());
+    core.programs_changed(table_of(node.programs), seen);
   });
 }
 

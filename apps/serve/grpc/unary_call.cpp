@@ -107,10 +107,14 @@ private:
 
 constexpr const char* request_id_key = "x-request-id";
 
-/// "127.0.0.1:40000" of "ipv4:127.0.0.1:40000".
+/// "127.0.0.1:40000" of "ipv4:127.0.0.1:40000", "[::1]:40000" of "ipv6:%5B::1%5D:40000".
 std::string address_of(const std::string& peer) {
-  constexpr std::string_view usual = "ipv4:";
-  return peer.starts_with(usual) ? peer.substr(usual.size()) : peer;
+  std::string address{peer};
+  for (const auto& [before, after] :
+       {std::pair{"ipv4:", ""}, std::pair{"ipv6:", ""}, std::pair{"%5B", "["}, std::pair{"%5D", "]"}})
+    if (const auto at = address.find(before); at != std::string::npos)
+      address.replace(at, std::string_view{before}.size(), after);
+  return address;
 }
 
 } // namespace

@@ -536,7 +536,8 @@ void Connection::close() {
   if (state_ == State::closed)
     return;
   state_ = State::closed;
-  if (line_)
+  // An error that did not get through is worth more than that it did not.
+  if (line_ && line_->status < 400)
     line_->status = client_has_gone;
   end_line();
   leave_strangers();

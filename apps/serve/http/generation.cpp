@@ -80,6 +80,7 @@ private:
   void answer(HttpAnswer answer) {
     answer.model = model_;
     answer.version = version_;
+    answer.times = times_;
     std::exchange(done_, nullptr)(std::move(answer));
   }
 
@@ -143,6 +144,12 @@ private:
     pull();
   }
 
+  /// Which version answers is known by what it says.
+  void note(const InferReply& reply) {
+    version_ = reply.version;
+    times_ = reply.times;
+  }
+
   // -- the first reply, or all of them ---------------------------------------------------------
 
   void pull() {
@@ -162,6 +169,7 @@ private:
     HttpAnswer head;
     head.content_type = "text/event-stream; charset=utf-8";
     if (*reply) {
+      note(**reply);
       auto piece = text_of(**reply);
       if (!piece) {
         give_up();
@@ -187,6 +195,7 @@ private:
       return beside(std::optional{std::move(*joined_).take()},
                     [self = shared_from_this()](const Reply& whole) { self->answer_whole(**whole); });
     }
+    note(**reply);
     if (const auto added = joined_->add(**reply); !added) {
       give_up();
       return refuse(added.error());
@@ -253,6 +262,7 @@ private:
   /// Who answers, as soon as that is known.
   std::string model_;
   std::string version_;
+  std::optional<ReplyTimes> times_;
   /// Of a path that wants one answer.
   std::optional<JoinedReply> joined_;
   std::mutex mutex_;

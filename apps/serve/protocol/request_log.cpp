@@ -1,5 +1,7 @@
 #include <gpuactors/base/random_id.hpp>
+#include <gpuactors/base/utf8.hpp>
 
+#include <apps/serve/cut_text.hpp>
 #include <apps/serve/protocol/json_text.hpp>
 #include <apps/serve/protocol/request_log.hpp>
 
@@ -29,12 +31,20 @@ namespace {
 
 constexpr std::size_t longest_request_id = 128;
 
+/// Bytes of what clients name that a line has at most: strangers may name anything.
+constexpr std::size_t longest_name = 512;
+
 /// How often it is looked whether the file is still the one of that name.
 constexpr auto look = std::chrono::seconds{1};
 
 double seconds(Duration duration) {
   // Microseconds are enough, and shorter.
   return static_cast<double>(std::chrono::duration_cast<std::chrono::microseconds>(duration).count()) / 1e6;
+}
+
+/// A text of clients, as JSON may have it.
+std::string readable(std::string_view text) {
+  return cut_text(gpuactors::to_utf8(text), longest_name);
 }
 
 bool is_plain(char c) {
@@ -60,11 +70,11 @@ std::string log_line_of(const LoggedRequest& request) {
                                      fmt::gmtime(std::chrono::system_clock::to_time_t(request.arrived)),
                                      milliseconds % 1000));
   json.key("front").value(request.front).key("client").value(request.client).key("id").value(request.id);
-  json.key("request").value(request.what);
+  json.key("request").value(readable(request.what));
   if (!request.model.empty())
-    json.key("model").value(request.model);
+    json.key("model").value(readable(request.model));
   if (!request.version.empty())
-    json.key("version").value(request.version);
+    json.key("version").value(readable(request.version));
   json.key("status").value(request.status);
   json.key("in_bytes").value(request.in_bytes).key("out_bytes").value(request.out_bytes);
   json.key("seconds").value(seconds(request.took));
@@ -101,29 +111,35 @@ public:
   }
 
   Result<void> open() {
-    close();
     if (is_standard()) {
       descriptor_ = STDOUT_FILENO;
       return {};
     }
-    descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
-    if (descriptor_ < 0)
+    // Without waiting for somebody who reads, if it is a pipe.
+    const auto opened = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0640);
+    looked_ = Clock::now();
+    if (opened < 0)
       return fail(Errc::invalid_argument,
                   fmt::format("the request log {} cannot be written: {}", file_.string(), std::strerror(errno)));
-    looked_ = Clock::now();
+    // The one before was there until now: it took lines as long as there is no other.
+    close();
+    descriptor_ = opened;
     return {};
   }
 
   void write(std::string_view lines) {
     if (!is_standard() && Clock::now() - looked_ >= look)
       find_again();
+    // What broke off does not take the next line along.
+    if (broken_off_ && !put("\n"))
+      return;
+    broken_off_ = false;
     while (!lines.empty()) {
-      const auto written = descriptor_ < 0 ? -1 : ::write(descriptor_, lines.data(), lines.size());
-      if (written < 0 && errno == EINTR)
-        continue;
-      if (written < 0)
-        return complain(std::strerror(errno));
-      lines.remove_prefix(static_cast<std::size_t>(written));
+      const auto written = put(lines);
+      if (!written)
+        return;
+      lines.remove_prefix(*written);
+      broken_off_ = !lines.empty() && lines.data()[-1] != '\n';
     }
     complained_ = false;
   }
@@ -137,6 +153,19 @@ private:
     if (descriptor_ >= 0 && !is_standard())
       ::close(descriptor_);
     descriptor_ = -1;
+  }
+
+  /// @returns how many bytes were written; nothing, if none can be, with a complaint.
+  std::optional<std::size_t> put(std::string_view bytes) {
+    for (;;) {
+      const auto written = ::write(descriptor_, bytes.data(), bytes.size());
+      if (written >= 0)
+        return static_cast<std::size_t>(written);
+      if (errno == EINTR)
+        continue;
+      complain(std::strerror(errno));
+      return std::nullopt;
+    }
   }
 
   /// Opens it anew if the name is another file by now.
@@ -162,6 +191,8 @@ private:
   int descriptor_ = -1;
   gpuactors::TimePoint looked_{};
   bool complained_ = false;
+  /// The last byte in the file is not the end of a line.
+  bool broken_off_ = false;
 };
 
 Result<std::shared_ptr<RequestLog>> RequestLog::open(std::filesystem::path file,
@@ -190,6 +221,12 @@ RequestLog::~RequestLog() {
 
 void RequestLog::add(LoggedRequest request) {
   request.took = Clock::now() - request.begun;
+  // So that what waits is bounded in bytes, too. Cut once more where it is written, as text.
+  for (auto* const text : {&request.what, &request.model, &request.version})
+    if (text->size() > 2 * longest_name) {
+      text->resize(2 * longest_name);
+      text->shrink_to_fit();
+    }
   bool first = false;
   {
     const std::lock_guard lock{mutex_};

@@ -101,7 +101,7 @@ public:
   /// Takes a request that is over. Never blocks.
   void add(LoggedRequest request);
 
-  /// Returns how many lines were lost.
+  /// Returns how many lines were lost because too many waited.
   [[nodiscard]] std::size_t lost() const;
 
 private:

@@ -249,7 +249,7 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
 void ProcessAgent::change_programs(const v1::NodePrograms& message) {
   // Whoever sends it has made a table of them before.
   if (auto programs = ProgramTable::from_wire(message))
-    core_->programs_changed(std::move(*programs));
+    core_->programs_changed(std::move(*programs), {message.uuids().begin(), message.uuids().end()});
   else
     options_.notice(programs.error().message());
 }

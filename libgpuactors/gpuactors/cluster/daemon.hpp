@@ -66,9 +66,8 @@ struct NodeDaemon {
   /// Workers of different programs on one GPU take turns on it: with several programs, its fractions bound memory, and
   /// not SMs.
   std::vector<std::string> programs{};
-  /// Files of shared libraries with tasks and actors, which workers load beside their program's types, in each program.
-  /// A separate
-  /// process tries them first; this process never loads them.
+  /// Files of shared libraries with tasks and actors, which the workers of each program load beside its types. A
+  /// separate process tries them first; this process never loads them.
   std::vector<std::string> plugins{};
   /// Whether the node's workers compile kernels from source (`SourceTask`, `Context::compile`).
   bool runtime_source = true;

@@ -128,12 +128,13 @@ std::optional<v1::LeaseEnded> AgentCore::refused(const v1::Lease& lease, const T
                                                  const Isolated& isolated) const {
   if (auto failed = refuse_failed(lease))
     return failed;
-  // The order was already on its way when the broker learned that the programs have changed.
+  // The order was already on its way when the broker learned that the programs have changed. Another node may have the
+  // type, so that whoever asks may ask again.
   if (const auto* lender = isolated.wanted ? nullptr : lender_of(lease);
       lender == nullptr && options_.programs.find(type) == nullptr)
     return lease_end(lease.id(), lease.epoch(),
-                     Error{Errc::not_found, fmt::format("no program of node {} has the type {} any more",
-                                                        options_.node.name(), type.name)});
+                     Error{Errc::lease_revoked, fmt::format("no program of node {} has the type {} any more",
+                                                            options_.node.name(), type.name)});
   if (auto checked = check_environment(isolated.environment); !checked)
     return lease_end(lease.id(), lease.epoch(), checked.error());
   // In a process of its own, the lender's memory would not be counted with what is borrowed.

@@ -6,6 +6,7 @@
 #include <gpuactors/agent/core/device_faults.hpp>
 #include <gpuactors/agent/core/instance_table.hpp>
 #include <gpuactors/agent/core/program_table.hpp>
+#include <gpuactors/agent/core/start_blame.hpp>
 #include <gpuactors/agent/core/usage_reports.hpp>
 #include <gpuactors/base/limits.hpp>
 
@@ -57,8 +58,8 @@ public:
   void device_failed(const v1::DeviceFault& message);
   void device_used(v1::DeviceUse message);
   /// The workers run these programs from now on, which may be the same ones anew: what runs goes on where it is, and
-  /// what starts does so in new processes.
-  void programs_changed(ProgramTable programs);
+  /// what starts does so in new processes. Not if they do not see, by UUID, each device that is in use.
+  void programs_changed(ProgramTable programs, const std::set<std::string>& seen);
 
   // -- orders of the broker --------------------------------------------------------------------
 
@@ -157,6 +158,9 @@ private:
   /// Returns the worker of the lease that this one borrows from; null if it borrows from none.
   [[nodiscard]] const WorkerRecord* lender_of(const v1::Lease& lease) const;
   WorkerRecord& worker_for(const v1::HeldLease& held, const TypeWanted& type, const Isolated& isolated);
+  WorkerRecord& shared_worker(std::vector<v1::Device> devices, const ProgramTable::Program& program);
+  /// Starts the program's shared worker of a device although nothing wants it, to see whether it comes up.
+  void try_on(int device, const ProgramTable::Program& program);
   /// @param owner the lease that the process belongs to; null for a shared process.
   WorkerRecord& start_worker(std::string key, std::vector<v1::Device> devices, ProgramTable::Program program,
                              const v1::HeldLease* owner, const Environment& environment, std::string purpose);
@@ -182,16 +186,22 @@ private:
   /// Keeps the end of an actor that has ended itself, to be repeated at each registration.
   void keep_own_end(std::uint64_t actor, const v1::LeaseEnded& message);
 
+  // -- programs: programs.cpp ------------------------------------------------------------------
+
+  void note_start(const WorkerRecord& worker);
+  /// Workers that do not come up put their program or their device out of use.
+  void note_failed_start(const WorkerRecord& worker);
+  void put_out_of_use(const WorkerProgram& program);
+  void blame_for_starts(int device);
+  /// Ends a worker whose program has changed when what it has said last has gone out.
+  void end_retired(const WorkerRecord& worker);
+  void tell_programs();
+
   // -- devices that fail: faults.cpp -----------------------------------------------------------
 
   v1::DeviceFault put_out_of_use(const std::vector<int>& devices, const std::string& reason);
   [[nodiscard]] std::optional<v1::LeaseEnded> refuse_failed(const v1::Lease& lease) const;
   void note_loss(int device);
-  /// Workers that do not come up put their devices out of use, too, or their program.
-  void note_failed_start(const WorkerRecord& worker);
-  void note_start(const WorkerRecord& worker);
-  void put_out_of_use(const WorkerProgram& program);
-  void tell_programs();
 
   AgentWorld& world_;
   AgentOptions options_;
@@ -220,11 +230,7 @@ private:
   // Actors that have ended themselves here, the latest last, for a broker that may not know.
   std::deque<v1::OwnEnd> own_ends_;
   DeviceLosses losses_;
-  DeviceLosses failed_starts_;
-  // Of programs, by number, on any device.
-  DeviceLosses failed_programs_;
-  /// Which programs, by number, have come up on which device.
-  std::set<std::pair<std::size_t, int>> came_up_;
+  StartBlame starts_;
   /// How often the programs have changed.
   std::uint64_t generation_ = 0;
 };

@@ -1,4 +1,4 @@
-// AgentCore: failed devices and programs, programs that change, and the utilization of devices.
+// AgentCore: failed devices, and the utilization of devices.
 #include <gpuactors/agent/core/agent_core.hpp>
 #include <gpuactors/wire/lease_end.hpp>
 
@@ -88,87 +88,6 @@ void AgentCore::note_loss(int device) {
   if (losses_.note(device, world_.now()))
     put_out_of_use({device}, fmt::format("{} workers lost it by sticky errors within {} minutes", limits::device_losses,
                                          limits::device_loss_window.count()));
-}
-
-// -- workers that do not come up ------------------------------------------------------------------
-
-void AgentCore::note_start(const WorkerRecord& worker) {
-  failed_programs_.forget(static_cast<int>(worker.program->number));
-  for (const auto device : worker.devices) {
-    failed_starts_.forget(device);
-    came_up_.emplace(worker.program->number, device);
-  }
-}
-
-void AgentCore::note_failed_start(const WorkerRecord& worker) {
-  // A lease's own process may fail by what its request asks for.
-  const bool failed = worker.control == nullptr && (!worker.ending || worker.late) && !worker.owner;
-  if (!failed || worker.retired)
-    return;
-  // With several programs, one that does not start must not take the devices from the others. It is the device if the
-  // program has come up on another one, and no program on this one.
-  const auto is_device = [&](int device) {
-    if (options_.programs.size() == 1)
-      return true;
-    const auto elsewhere = [&](const auto& start) { return start.first == worker.program->number; };
-    const auto here = [&](const auto& start) { return start.second == device; };
-    return std::any_of(came_up_.begin(), came_up_.end(), elsewhere)
-           && std::none_of(came_up_.begin(), came_up_.end(), here);
-  };
-  bool by_device = options_.programs.size() == 1;
-  for (const auto device : worker.devices)
-    if (is_device(device)) {
-      by_device = true;
-      if (failed_starts_.note(device, world_.now()))
-        put_out_of_use({device}, fmt::format("{} workers for it in a row did not come up within {} minutes",
-                                             limits::device_losses, limits::device_loss_window.count()));
-    }
-  if (!by_device && failed_programs_.note(static_cast<int>(worker.program->number), world_.now()))
-    put_out_of_use(*worker.program);
-}
-
-void AgentCore::put_out_of_use(const WorkerProgram& program) {
-  if (!options_.programs.withdraw(program.number))
-    return;
-  world_.notice(
-      fmt::format("{} workers of program {} in a row did not come up within {} minutes: the node has its types "
-                  "no more, until its programs are started anew",
-                  limits::device_losses, program.name, limits::device_loss_window.count()));
-  tell_programs();
-}
-
-// -- programs that change -------------------------------------------------------------------------
-
-void AgentCore::programs_changed(ProgramTable programs) {
-  options_.programs = std::move(programs);
-  failed_programs_ = {};
-  came_up_.clear();
-  std::size_t leases = 0;
-  for (auto& [number, worker] : workers_) {
-    if (worker.owner || worker.ending)
-      continue;
-    worker.retired = true;
-    free_key(worker);
-    leases += worker.leases.size();
-    if (worker.leases.empty())
-      kill_worker(worker);
-  }
-  world_.notice(
-      fmt::format("what starts from now on runs in the new programs; {} leases go on in the old ones", leases));
-  tell_programs();
-}
-
-void AgentCore::tell_programs() {
-  ++generation_;
-  if (broker_ == nullptr)
-    return; // the next registration says it
-  v1::NodePrograms message;
-  message.set_node(options_.node.name());
-  message.set_agent(options_.id);
-  message.set_programs(generation_);
-  if (options_.programs.types())
-    *message.mutable_types() = *options_.programs.types();
-  tell_broker(std::move(message));
 }
 
 } // namespace gpuactors

@@ -114,6 +114,10 @@ ProgramTable::Program ProgramTable::find(const TypeWanted& type) const {
   return nullptr;
 }
 
+bool ProgramTable::has(const Program& program) const {
+  return std::find(programs_.begin(), programs_.end(), program) != programs_.end();
+}
+
 bool ProgramTable::withdraw(std::size_t number) {
   const bool first = withdrawn_.insert(number).second;
   collect_types();

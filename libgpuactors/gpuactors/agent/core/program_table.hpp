@@ -57,6 +57,9 @@ public:
   /// Returns the first program that has the type and is not withdrawn; null if none is.
   [[nodiscard]] Program find(const TypeWanted& type) const;
 
+  /// Returns whether it is one of these, and not of an earlier table.
+  [[nodiscard]] bool has(const Program& program) const;
+
   /// Takes a program's types away. @returns whether it had been there.
   bool withdraw(std::size_t number);
 

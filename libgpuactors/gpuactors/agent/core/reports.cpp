@@ -154,7 +154,10 @@ std::uint32_t AgentCore::tell_held() {
   part.set_registration(registration_);
   std::size_t bytes = 0;
   for (const auto& [id, lease] : leases_) {
-    *part.add_held() = lease.held;
+    auto& held = *part.add_held();
+    held = lease.held;
+    const auto worker = workers_.find(lease.worker);
+    held.set_retired(worker != workers_.end() && worker->second.retired);
     bytes += lease.held.ByteSizeLong();
     if (bytes < limits::held_bytes)
       continue;
@@ -250,7 +253,7 @@ void AgentCore::report(v1::LeaseEnded message) {
       worker->second.leases.erase(id);
       world_.holder_ended(worker->first, id.value());
       if (worker->second.retired && worker->second.leases.empty() && !worker->second.ending)
-        kill_worker(worker->second);
+        end_retired(worker->second);
     }
   }
   tell_broker(std::move(message));

@@ -56,16 +56,27 @@ AgentCore::WorkerRecord& AgentCore::worker_for(const v1::HeldLease& held, const 
     for (const auto& device : options_.node.devices())
       if (device.index() == granted.index())
         devices.push_back(device);
-  auto program = options_.programs.find(type);
+  const auto program = options_.programs.find(type);
   if (isolated.wanted || devices.size() > 1 || lease.units_size() > 0)
-    return start_worker(fmt::format("lease {}", lease.id()), std::move(devices), std::move(program), &held,
-                        isolated.environment, lease.name());
+    return start_worker(fmt::format("lease {}", lease.id()), std::move(devices), program, &held, isolated.environment,
+                        lease.name());
+  return shared_worker(std::move(devices), program);
+}
+
+AgentCore::WorkerRecord& AgentCore::shared_worker(std::vector<v1::Device> devices,
+                                                  const ProgramTable::Program& program) {
   auto key = devices.empty() ? std::string{"no device"} : fmt::format("device {}", devices.front().index());
   if (options_.programs.size() > 1)
     key += fmt::format(", {}", program->name);
   if (const auto known = by_key_.find(key); known != by_key_.end())
     return workers_.at(known->second);
-  return start_worker(key, std::move(devices), std::move(program), nullptr, {}, key);
+  return start_worker(key, std::move(devices), program, nullptr, {}, key);
+}
+
+void AgentCore::try_on(int device, const ProgramTable::Program& program) {
+  for (const auto& known : options_.node.devices())
+    if (known.index() == device)
+      shared_worker({known}, program);
 }
 
 AgentCore::WorkerRecord& AgentCore::start_worker(std::string key, std::vector<v1::Device> devices,

@@ -414,7 +414,8 @@ private:
   Result<TypeId> type_of(std::string_view kind, const std::string& name);
   /// The node runs other programs, unless they are known: what waits is placed by their types, and tasks that would run
   /// on in leases there ask anew.
-  void renew_programs(const std::string& name, std::uint64_t programs, const v1::TypeCatalog& types);
+  /// @param types null: unknown.
+  void renew_programs(const std::string& name, std::uint64_t programs, const v1::TypeCatalog* types);
   /// What the ledger is asked for, for the next life of an actor. @returns why it cannot be asked.
   Result<ResourceRequest> request_for(const ActorRecord& record);
 

@@ -97,7 +97,7 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
     known->second.peer = watch(agent, Peer{node.name(), 0});
     // What waits gets its place when it is known what the node holds: granted before, it would count as lost.
     ledger_.pause();
-    renew_programs(node.name(), message.programs(), message.types());
+    renew_programs(node.name(), message.programs(), message.has_types() ? &message.types() : nullptr);
     reconcile(message);
     apply(ledger_.resume(world_.now()));
     return answer.deliver({});
@@ -296,6 +296,8 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   const bool wanted = client != clients_.end() ? client->second.claimed.count(id) > 0 : settling_;
   if (held.has_actor() || over || !wanted)
     end_task_lease(id);
+  else if (held.retired())
+    reclaim(id, task);
 }
 
 LeaseId BrokerCore::last_lease_of(const ActorRecord& record) {

@@ -63,23 +63,31 @@ Result<ResourceRequest> BrokerCore::request_for(const ActorRecord& record) {
 void BrokerCore::programs_changed(const v1::NodePrograms& message) {
   if (const auto known = nodes_.find(message.node());
       known != nodes_.end() && known->second.agent_id == message.agent())
-    renew_programs(message.node(), message.programs(), message.types());
+    renew_programs(message.node(), message.programs(), message.has_types() ? &message.types() : nullptr);
   // A node that waits to be admitted does not say it again.
   for (auto& arrival : arrivals_)
     if (arrival.message.node().name() == message.node() && arrival.message.agent() == message.agent()) {
       arrival.message.set_programs(message.programs());
-      *arrival.message.mutable_types() = message.types();
+      if (message.has_types())
+        *arrival.message.mutable_types() = message.types();
+      else
+        arrival.message.clear_types();
     }
 }
 
-void BrokerCore::renew_programs(const std::string& name, std::uint64_t programs, const v1::TypeCatalog& types) {
+void BrokerCore::renew_programs(const std::string& name, std::uint64_t programs, const v1::TypeCatalog* types) {
   auto& record = nodes_.at(name);
   if (programs <= record.programs)
     return;
   record.programs = programs;
-  record.types = types;
+  std::optional<std::vector<std::string>> names;
+  if (types != nullptr)
+    names = type_names(*types);
+  auto events = ledger_.set_types(name, std::move(names), world_.now());
+  if (events)
+    record.types = types != nullptr ? *types : v1::TypeCatalog{};
   log_.add(EventKind::node_renewed, name);
-  apply(ledger_.set_types(name, type_names(types), world_.now()), "set_types");
+  apply(std::move(events), "set_types");
   for (auto& [id, lease] : task_leases_)
     if (const auto* held = ledger_.find_lease(id); held != nullptr && held->node == name)
       reclaim(id, lease);

@@ -20,6 +20,9 @@ namespace gpuactors::detail {
 
 namespace {
 
+/// How often it is looked whether nobody waits any more.
+constexpr std::chrono::milliseconds attention{50};
+
 /// The output and end of a child process.
 struct Ended {
   Autopsy autopsy;
@@ -27,7 +30,7 @@ struct Ended {
   std::optional<ExitStatus> status;
 };
 
-Result<Ended> run_to_end(const Command& command) {
+Result<Ended> run_to_end(const Command& command, const std::atomic<bool>* given_up) {
   Ended ended;
   std::mutex mutex;
   std::condition_variable wake;
@@ -44,7 +47,11 @@ Result<Ended> run_to_end(const Command& command) {
   GPUACTORS_TRY(table->start(command));
   {
     std::unique_lock lock{mutex};
-    over = !wake.wait_for(lock, limits::worker_start, [&] { return ended.status.has_value(); });
+    const auto end = deadline_after(Clock::now(), limits::worker_start);
+    const auto gives_up = [&] { return Clock::now() >= end || (given_up != nullptr && *given_up); };
+    while (!ended.status && !gives_up())
+      wake.wait_for(lock, attention);
+    over = !ended.status;
   }
   // No handler runs after the table is destroyed.
   table.reset();
@@ -76,7 +83,7 @@ Result<std::string> read_offer(const std::string& program, const Ended& ended, c
 } // namespace
 
 Result<v1::RegisterNode> describe_program(const std::string& program, const std::string& node, const std::string& spec,
-                                          const std::vector<std::string>& plugins) {
+                                          const std::vector<std::string>& plugins, const std::atomic<bool>* given_up) {
   std::error_code error;
   auto path = (std::filesystem::temp_directory_path(error) / "gpuactors-describe-XXXXXX").string();
   const int fd = mkstemp(path.data());
@@ -88,7 +95,7 @@ Result<v1::RegisterNode> describe_program(const std::string& program, const std:
   command.arguments = {"worker", "--describe", node, spec, path};
   command.arguments.insert(command.arguments.end(), plugins.begin(), plugins.end());
   command.tag = "describe";
-  auto ended = run_to_end(command);
+  auto ended = run_to_end(command, given_up);
   auto text = ended ? read_offer(program, *ended, path) : Result<std::string>{fail(ended.error())};
   std::filesystem::remove(path, error);
   if (!text)

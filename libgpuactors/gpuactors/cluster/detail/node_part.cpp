@@ -141,10 +141,10 @@ struct NodePart::Offer {
   v1::NodePrograms programs;
 };
 
-Result<NodePart::Offer> NodePart::look_at_programs() const {
+Result<NodePart::Offer> NodePart::look_at_programs(const std::atomic<bool>* given_up) const {
   Offer offer;
   for (const auto& program : programs_) {
-    GPUACTORS_LET(described, describe_program(program, name_, devices_, plugins_));
+    GPUACTORS_LET(described, describe_program(program, name_, devices_, plugins_, given_up));
     auto* each = offer.programs.add_each();
     each->set_name(display_name(program, programs_));
     *each->mutable_types() = std::move(*described.mutable_types());
@@ -155,6 +155,8 @@ Result<NodePart::Offer> NodePart::look_at_programs() const {
                               program, described.node().devices_size(), fmt::join(uuids_of(described.node()), ", ")));
     offer.node = std::move(*described.mutable_node());
   }
+  for (const auto& uuid : uuids_of(offer.node))
+    offer.programs.add_uuids(uuid);
   return offer;
 }
 
@@ -169,7 +171,7 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
   programs_ = std::move(files);
   name_ = options.name.empty() ? host_name() : options.name;
   devices_ = options.devices;
-  GPUACTORS_LET(offer, look_at_programs());
+  GPUACTORS_LET(offer, look_at_programs(nullptr));
   GPUACTORS_LET(programs, ProgramTable::from_wire(offer.programs));
   GPUACTORS_LET(node, node_of(options, name_, offer.node));
   GPUACTORS_LET(host, options.host.empty() ? address_towards(broker) : Result<std::string>{options.host});
@@ -249,14 +251,21 @@ void NodePart::dial(Links& links, const Endpoint& broker) {
 }
 
 void NodePart::serve(Termination& termination) {
-  while (!termination.wait_or(RenewSignal::descriptor()))
-    if (renewals_.take())
-      renew_programs();
+  // Beside this thread, which has to end the node when that is asked for.
+  Renewer renewer{[this](const std::atomic<bool>& given_up) { renew_programs(given_up); }};
+  while (!termination.wait_or(RenewSignal::descriptor())) {
+    if (!renewals_.take())
+      continue;
+    if (const auto asked = renewer.ask(); !asked)
+      notice_(fmt::format("the programs stay as they are: {}", asked.error().message()));
+  }
 }
 
-void NodePart::renew_programs() const {
+void NodePart::renew_programs(const std::atomic<bool>& given_up) const {
   notice_("SIGUSR1: looking at the programs anew");
-  const auto offer = look_at_programs();
+  const auto offer = look_at_programs(&given_up);
+  if (given_up)
+    return;
   const auto table = offer ? ProgramTable::from_wire(offer->programs) : Result<ProgramTable>{fail(offer.error())};
   if (!table)
     return notice_(fmt::format("the programs stay as they are: {}", table.error().message()));

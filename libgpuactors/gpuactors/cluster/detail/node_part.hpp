@@ -8,6 +8,7 @@
 #include <gpuactors/cluster/detail/launcher.hpp>
 #include <gpuactors/cluster/detail/node_log.hpp>
 #include <gpuactors/cluster/detail/renew_signal.hpp>
+#include <gpuactors/cluster/detail/renewer.hpp>
 #include <gpuactors/cluster/detail/termination.hpp>
 
 namespace gpuactors::detail {
@@ -50,9 +51,10 @@ private:
   struct LateLauncher;
   struct Offer;
 
-  /// Asks each program, in a process of its own, which devices it sees and which types it has. Blocks.
-  [[nodiscard]] Result<Offer> look_at_programs() const;
-  void renew_programs() const;
+  /// Asks each program, in a process of its own, which devices it sees and which types it has. Blocks, until it is
+  /// given up.
+  [[nodiscard]] Result<Offer> look_at_programs(const std::atomic<bool>* given_up) const;
+  void renew_programs(const std::atomic<bool>& given_up) const;
 
   /// The part of the agent's options that does not depend on what the node offers.
   [[nodiscard]] ProcessAgentOptions agent_options(const Links& links) const;
