@@ -31,6 +31,12 @@ public:
     return {};
   }
 
+  void hold(const google::protobuf::Empty&) const {
+    held() = true;
+    while (held())
+      std::this_thread::yield();
+  }
+
 private:
   Result<void> fail_by(Fault fault) const {
     switch (fault) {
@@ -53,9 +59,15 @@ private:
 
 GPUACTORS_ACTOR(mate, Mate)
     .method(exercise, &Mate::exercise)
+    .concurrent_method(hold, &Mate::hold)
     .concurrent_method(collective_method, &Mate::collective_call);
 
 } // namespace
+
+std::atomic<bool>& held() {
+  static std::atomic<bool> value{false};
+  return value;
+}
 
 Vector to_message(const Exercise& exercise) {
   Vector message;

@@ -7,6 +7,7 @@
 
 #include <support/messages.hpp>
 
+#include <atomic>
 #include <vector>
 
 namespace gpuactors::test {
@@ -43,6 +44,11 @@ struct Standing {
 
 inline constexpr ActorKind mate{"mate"};
 inline constexpr StreamMethod<Vector, Vector> exercise{"exercise"};
+
+/// Keeps the thread of the concurrent methods, so that the member does not answer whether it lives; from `held` on,
+/// until that is cleared.
+inline constexpr const char* hold = "hold";
+std::atomic<bool>& held();
 
 Vector to_message(const Exercise& exercise);
 Standing standing_of(const Vector& report);

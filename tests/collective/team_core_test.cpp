@@ -159,9 +159,14 @@ TEST_CASE("what a constructor fails with is an error of the first start, and a f
   const FailedAttempt lost{TeamStage::start, {fine("a"), failed("b", Errc::worker_died)}, std::nullopt};
   CHECK(core.fail(lost, team_epoch).has_value());
   CHECK(core.fail(unstarted, team_epoch).has_value());
-  // No place, and a cluster that is closed, are no failures that another attempt mends.
-  for (const auto code :
-       {Errc::no_capacity, Errc::infeasible, Errc::unavailable, Errc::already_exists, Errc::cancelled})
+  // Nor does what passes.
+  for (const auto code : {Errc::unavailable, Errc::deadline_exceeded}) {
+    const FailedAttempt passing{TeamStage::start, {fine("a"), failed("b", code)}, std::nullopt};
+    CHECK(core.fail(passing, team_epoch).has_value());
+    CHECK(code_of(TeamCore{2, {.max_failures = -1}}.fail(passing, team_epoch)) == code);
+  }
+  // No place is no failure that another attempt mends.
+  for (const auto code : {Errc::no_capacity, Errc::infeasible, Errc::already_exists, Errc::cancelled})
     CHECK(code_of(core.fail({TeamStage::start, {fine("a"), failed("b", code)}, std::nullopt}, team_epoch)) == code);
 }
 

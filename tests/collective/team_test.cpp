@@ -207,6 +207,25 @@ TEST_CASE("a team that waits for places or for its next attempt can be stopped",
   CHECK(code_of(failing.run(exercise, requests({{.fault = Fault::fail, .at = 1}, 1, 100}), call)) == Errc::cancelled);
 }
 
+TEST_CASE("a stop while a team asks its members whether they live ends none of them", "[collective]") {
+  auto cluster = embed_peers();
+  Team team{cluster, mate, mates(2, a_tenth)};
+  must(team.run(exercise, requests({})));
+  const auto members = team.members();
+  auto holding = members[1].call(hold, google::protobuf::Empty{});
+  REQUIRE(eventually([&] { return held().load(); }));
+  auto working = team.run_async(exercise, requests({}));
+  team.stop();
+  CHECK(code_of(working.get()) == Errc::cancelled);
+  held() = false;
+  must(holding.get());
+  const auto standings = standings_of(must(team.run(exercise, requests({}))));
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    CHECK(team.members()[rank].id() == members[rank].id());
+    CHECK(standings[rank].calls == 2);
+  }
+}
+
 TEST_CASE("a team that ends leaves nothing behind, also when it works", "[collective]") {
   auto cluster = embed_peers();
   std::atomic<bool> began{false};

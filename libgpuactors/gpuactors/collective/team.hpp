@@ -57,7 +57,7 @@ struct TeamCall {
   Duration deadline = Duration::max();
   /// Called when all members have made another report, with these, by rank.
   std::function<void(const std::vector<Report>&)> on_reports{};
-  /// Called after each failure that is not the end.
+  /// Called after each failure that is not the end, also after one that does not count.
   std::function<void(const TeamFailure&)> on_failure{};
 };
 
@@ -112,8 +112,8 @@ Result<std::vector<Report>> messages_of(const std::vector<Payload>& payloads) {
 /// `peers()` for a long time, it learns only then that another one is lost.
 ///
 /// The team's functions are called on the thread of `run`, one at a time; they must not throw, nor use the team but by
-/// `stop`. All members may be called from any thread. A team is moved only while it does not work. `cluster` must
-/// outlive it, and is not moved meanwhile.
+/// `stop` and `members`. All members may be called from any thread. A team is moved only while it does not work.
+/// `cluster` must outlive it, and is not moved meanwhile.
 class Team {
 public:
   template <ProtobufMessage Config>
@@ -125,7 +125,8 @@ public:
 
   Team(Team&&) noexcept;
   Team& operator=(Team&&) noexcept;
-  /// Stops the work under way and waits for it, then has the members end, without waiting for that.
+  /// Stops the work under way and waits for it, then has the members end, without waiting for that. While members are
+  /// put together the wait is for that too: twice `answer_within` at most, for one that does not answer.
   ~Team();
 
   /// Works, and returns when all members have done their part in one attempt: what each has reported last in it, by
@@ -153,8 +154,9 @@ public:
         .transform([](const std::vector<Payload>& reports) { return detail::messages_of<Report>(reports); });
   }
 
-  /// Ends the work under way with `cancelled`: the members are asked to stop, and stay. Does not wait. No effect on a
-  /// team that does not work.
+  /// Ends the work under way with `cancelled`: the members are asked to stop, and stay. Does not wait; work that puts
+  /// its members together ends only when that has ended, after twice `answer_within` at most. No effect on a team that
+  /// does not work.
   void stop();
 
   /// Returns the members by rank; an empty reference for one that is not started, or is being replaced.

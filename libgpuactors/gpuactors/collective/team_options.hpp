@@ -34,7 +34,8 @@ struct TeamOptions {
   /// An attempt of at least this length forgives the failures before it. None: nothing does.
   std::optional<Duration> failure_window{};
   /// Errors of a member's own after which the work is called again, too: for example `Errc::task_failed`. Without them,
-  /// it is called again after the loss of a member (`is_loss`), and after `unavailable`.
+  /// it is called again after the loss of a member (`is_loss`), and after `unavailable`. Replacements may also take too
+  /// long (`deadline_exceeded`), and their constructors fail.
   std::vector<Errc> retry_errors{};
   Replace replace = Replace::lost;
   /// How long a member may take to join the others, to show that it is alive, and to end its call after the work has
@@ -48,7 +49,8 @@ struct TeamMember {
   Config config{};
   /// Say in `gpus`, `memory_bytes`, `cpus` and `resources` what it needs, also where its type has defaults: the place
   /// is reserved for all types. The fields about restarts and groups are the team's and must be left as they are.
-  /// `queue_timeout` bounds the wait of each replacement for a place, `spawn_timeout` each start.
+  /// `queue_timeout` bounds the wait of each replacement for a place, `spawn_timeout` each start. All starts are
+  /// awaited before one that failed is seen to: the longest of them bounds that.
   Options options{};
 };
 
@@ -58,7 +60,8 @@ struct TeamFailure {
   Error error;
   /// The ranks that are replaced.
   std::vector<std::size_t> replaced;
-  /// The number of the next attempt, from 1 on, and how long it waits before it.
+  /// The number of the next attempt, as in `TeamPart`, and how long the team waits before it. A failure that does not
+  /// count leaves the number as it was: the first time that members cannot be put together after an attempt.
   int attempt = 0;
   Duration pause{};
 };

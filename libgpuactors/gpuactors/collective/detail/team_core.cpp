@@ -83,8 +83,9 @@ bool TeamCore::may_retry(TeamStage stage, Errc code) const {
     return true;
   switch (stage) {
   case TeamStage::start:
-    // A constructor that succeeded once may do so again: a file system that is not mounted yet.
-    return attempt_ > 0 && remedy_of(code) == Remedy::fail_task;
+    // What succeeded once may do so again: a file system is not mounted yet, a node was away for a moment.
+    return attempt_ > 0
+           && (remedy_of(code) == Remedy::fail_task || code == Errc::unavailable || code == Errc::deadline_exceeded);
   case TeamStage::join:
     return code != Errc::not_found && code != Errc::invalid_argument;
   case TeamStage::work:

@@ -33,8 +33,9 @@ TeamState::TeamState(Cluster& cluster, std::string type, std::vector<PayloadMemb
 
 // -- begin and end --------------------------------------------------------------------------------
 
-Result<void> TeamState::begin() {
+Result<std::uint64_t> TeamState::begin() {
   std::thread over;
+  std::uint64_t work = 0;
   {
     const std::lock_guard lock{mutex_};
     if (works_)
@@ -42,11 +43,19 @@ Result<void> TeamState::begin() {
                              "the team works already, on one piece of work at a time: await its "
                              "end, or stop it");
     works_ = true;
+    work = ++work_;
+    // Here: whoever stops the team from now on means this work.
+    bell_->forget_stop();
     over.swap(thread_);
   }
   await_thread(std::move(over));
-  bell_->forget_stop();
-  return {};
+  return work;
+}
+
+void TeamState::stop(std::uint64_t work) {
+  const std::lock_guard lock{mutex_};
+  if (works_ && work == work_)
+    bell_->stop();
 }
 
 void TeamState::finish() {
@@ -75,13 +84,14 @@ Result<std::vector<Payload>> TeamState::run(const TeamWork& work) {
 
 Future<std::vector<Payload>> TeamState::run_async(TeamWork work) {
   using Reports = std::vector<Payload>;
-  if (const auto begun = begin(); !begun)
+  const auto begun = begin();
+  if (!begun)
     return Future<Reports>::ready_with(gpuactors::fail(begun.error()));
   Promise<Reports> promise;
   auto future = promise.future();
-  promise.on_cancel([weak = weak_from_this()] {
+  promise.on_cancel([weak = weak_from_this(), number = *begun] {
     if (const auto self = weak.lock())
-      self->stop();
+      self->stop(number);
   });
   auto working = [this, promise = std::move(promise), work = std::move(work)]() mutable {
     auto result = work_through(work);
@@ -137,7 +147,7 @@ Result<std::vector<Payload>> TeamState::attempt_all(const TeamWork& work) {
       members_.end(TeamCore::lost(failed->ends));
       return gpuactors::fail(again.error());
     }
-    if (again->counts && work.call.on_failure) {
+    if (work.call.on_failure) {
       TeamFailure failure{again->error, {}, core.attempt(), again->pause};
       for (std::size_t rank = 0; rank < again->replaced.size(); ++rank)
         if (again->replaced[rank])

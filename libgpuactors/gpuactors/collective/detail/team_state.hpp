@@ -4,6 +4,7 @@
 #include <gpuactors/collective/detail/team_members.hpp>
 
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,6 +29,9 @@ public:
     bell_->stop();
   }
 
+  /// Stops the work with that number, if it is under way.
+  void stop(std::uint64_t work);
+
   /// Stops the work and waits for its end; the members end with this object.
   void close();
 
@@ -38,8 +42,8 @@ public:
 private:
   using Readers = std::vector<StreamReader<Payload>>;
 
-  /// Begins a piece of work: one at a time.
-  Result<void> begin();
+  /// Begins a piece of work: one at a time. @returns its number.
+  Result<std::uint64_t> begin();
   void finish();
   /// The same as `run` once it has begun, and without what the functions of the work throw.
   Result<std::vector<Payload>> work_through(const TeamWork& work);
@@ -63,6 +67,7 @@ private:
   std::condition_variable idle_;
   /// Guarded by the mutex.
   bool works_ = false;
+  std::uint64_t work_ = 0;
   std::thread thread_;
 };
 
