@@ -40,9 +40,8 @@ struct GroupOutcome {
 
 /// Starts the workers, trains and ends them. The checkpoint of the plan is written by the first of them. Watchers are
 /// told once an epoch; a stop takes effect at once, and what was learnt of the epoch under way is given up. Sums by
-/// NCCL only where the plan allows it.
+/// NCCL only where the plan allows it, and by messages in a group that restarts.
 /// @returns the error that ended it; with `OnLoss::stop` that of the member that died, by name.
-/// A group that restarts sums by messages.
 gpuactors::Result<GroupOutcome> train_group(gpuactors::Cluster& cluster, const GroupSpec& spec, const Watcher& watcher);
 
 } // namespace train

@@ -16,7 +16,11 @@ Progress add_parts(Outcome& outcome, const std::vector<Progress>& parts) {
   const auto epoch = parts.front().epochs();
   const auto count = static_cast<std::size_t>(parts.front().losses_size());
   const auto first = static_cast<std::size_t>(steps - count - outcome.first_step);
-  // What is not known died with a member that had not told it.
+  std::uint64_t rows = 0;
+  for (const auto& part : parts)
+    rows += part.rows();
+  // What is not known died with a member that had not told it. Members that have learnt nothing report an epoch of
+  // which they know the end alone.
   outcome.losses.resize(first, std::numeric_limits<double>::quiet_NaN());
   outcome.losses.resize(first + count, 0.0);
   for (auto at = outcome.epochs.size(); at < first; ++at)
@@ -26,12 +30,9 @@ Progress add_parts(Outcome& outcome, const std::vector<Progress>& parts) {
   Progress whole;
   whole.set_epochs(epoch);
   whole.set_steps(steps);
-  std::uint64_t rows = 0;
-  for (const auto& part : parts) {
+  for (const auto& part : parts)
     for (std::size_t i = 0; i < count; ++i)
       outcome.losses[first + i] += part.losses(static_cast<int>(i));
-    rows += part.rows();
-  }
   // A loss that is no number any more was told all the same.
   for (auto at = first; at < outcome.losses.size(); ++at)
     if (std::isnan(outcome.losses[at]))

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iostream>
+#include <limits>
 #include <numeric>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
 namespace train {
@@ -38,11 +39,8 @@ GPUACTORS_ACTOR("train_member", MemberActor, Plan)
 
 MemberActor::MemberActor(gpuactors::Init init, const Plan& plan)
   : WithPeers(std::move(init)), plan_(plan), training_(value_or_throw(as_own_failure(make_training(*this, plan)))) {
-  if (plan.resume()) {
-    value_or_throw(as_own_failure(training_.load(plan.checkpoint())));
-    if (training_.position() != 0)
-      throw std::runtime_error(plan.checkpoint() + " is of the middle of an epoch; one worker can go on with it");
-  }
+  if (plan.resume())
+    value_or_throw(as_own_failure(load_checkpoint()));
   note_status();
 }
 
@@ -170,15 +168,37 @@ Result<void> MemberActor::learn(const Lesson& lesson, gpuactors::ReplyStream<Pro
   GPUACTORS_TRY(rewind());
   training_.join({static_cast<std::int64_t>(peers().rank()), static_cast<std::int64_t>(peers().size())});
   GPUACTORS_TRY(agree(lesson));
-  const auto every = std::max<std::uint64_t>(plan_.checkpoint_epochs(), 1);
+  // Whoever writes the checkpoint may have died at it; and there is no further epoch after the last one.
+  if (training_.epochs() > lesson.begin())
+    GPUACTORS_TRY(end_epoch(lesson, known_progress(), reports));
   while (training_.epochs() < lesson.epochs()) {
     GPUACTORS_LET(progress, report_epoch());
-    const bool due = progress.epochs() == lesson.epochs() || progress.epochs() % every == 0;
-    if (due && !plan_.checkpoint().empty())
-      GPUACTORS_TRY(write_checkpoint(progress));
-    GPUACTORS_TRY(reports.write(std::move(progress)));
+    GPUACTORS_TRY(end_epoch(lesson, std::move(progress), reports));
   }
   return {};
+}
+
+Result<void> MemberActor::end_epoch(const Lesson& lesson, Progress progress,
+                                    gpuactors::ReplyStream<Progress>& reports) {
+  const auto every = std::max<std::uint64_t>(plan_.checkpoint_epochs(), 1);
+  const bool due = progress.epochs() == lesson.epochs() || progress.epochs() % every == 0;
+  if (due && !plan_.checkpoint().empty())
+    GPUACTORS_TRY(write_checkpoint(progress));
+  return reports.write(std::move(progress));
+}
+
+std::optional<double> MemberActor::known_loss() const {
+  return loss_ && loss_epoch_ == training_.epochs() ? loss_ : training_.last_loss();
+}
+
+Progress MemberActor::known_progress() const {
+  Progress progress;
+  progress.set_epochs(training_.epochs());
+  progress.set_steps(training_.steps());
+  // All know the same one: it is the sum if the others have no part in it.
+  if (const auto loss = known_loss())
+    progress.add_losses(peers().rank() == 0 ? *loss : 0.0);
+  return progress;
 }
 
 Result<void> MemberActor::agree(const Lesson& lesson) {
@@ -188,7 +208,11 @@ Result<void> MemberActor::agree(const Lesson& lesson) {
   const auto root = static_cast<std::size_t>(most - all.begin());
   const bool gives = peers().rank() == root;
   if (gives && *most < static_cast<std::int64_t>(lesson.begin()))
-    GPUACTORS_TRY(as_own_failure(find_checkpoint()));
+    GPUACTORS_TRY(as_own_failure(find_checkpoint(lesson)));
+  std::vector loss{std::numeric_limits<double>::quiet_NaN()};
+  if (gives)
+    loss.front() = known_loss().value_or(loss.front());
+  GPUACTORS_TRY(peers().broadcast(loss, root));
   if (gives)
     GPUACTORS_TRY(training_.take_snapshot());
   // What comes takes the place of what was there, in parts.
@@ -198,32 +222,59 @@ Result<void> MemberActor::agree(const Lesson& lesson) {
     return taken;
   }
   whole_ = true;
+  loss_.reset();
+  if (!std::isnan(loss.front()))
+    keep_loss(loss.front());
   note_position();
   return {};
 }
 
-Result<void> MemberActor::find_checkpoint() {
-  const auto lost = "what was learnt is lost with the workers that died";
-  if (plan_.checkpoint().empty())
-    return whole_ ? Result<void>{}
-                  : gpuactors::fail(Errc::task_failed, fmt::format("{}: there is no --checkpoint", lost));
-  auto loaded = training_.load(plan_.checkpoint());
-  if (loaded || loaded.error().code() != Errc::not_found || !whole_)
-    return loaded;
-  std::cerr << fmt::format("{}; {}: the training starts over\n", loaded.error().message(), lost);
+Result<void> MemberActor::load_checkpoint() {
+  GPUACTORS_TRY(training_.load(plan_.checkpoint()));
+  if (training_.position() == 0)
+    return {};
+  return gpuactors::fail(Errc::task_failed,
+                         plan_.checkpoint() + " is of the middle of an epoch; one worker can go on with it");
+}
+
+Result<void> MemberActor::find_checkpoint(const Lesson& lesson) {
+  const auto found = [&]() -> Result<void> {
+    if (plan_.checkpoint().empty())
+      return gpuactors::fail(Errc::not_found, "there is no --checkpoint");
+    // What is there may be of another training, and about to be overwritten.
+    if (!lesson.saved())
+      return gpuactors::fail(Errc::not_found, "this training has no checkpoint yet");
+    return load_checkpoint();
+  }();
+  if (found || found.error().code() != Errc::not_found)
+    return found;
+  const auto lost = fmt::format("{}; what was learnt is lost with the workers that died", found.error().message());
+  if (!whole_)
+    return gpuactors::fail(Errc::task_failed, lost);
+  std::cerr << lost << ": the training starts over\n";
   return {};
 }
 
 Result<void> MemberActor::write_checkpoint(const Progress& progress) {
-  const auto count = progress.losses_size();
-  GPUACTORS_LET(parts, peers().all_gather(std::vector{count == 0 ? 0.0 : progress.losses(count - 1)}));
+  // All or none know a loss.
+  if (const auto count = progress.losses_size(); count != 0) {
+    GPUACTORS_LET(parts, peers().all_gather(std::vector{progress.losses(count - 1)}));
+    // In the order of the ranks, as the program adds them.
+    keep_loss(std::accumulate(parts.begin(), parts.end(), 0.0));
+  }
   if (peers().rank() != 0)
     return {};
-  // In the order of the ranks, as the program adds them.
-  return as_own_failure(training_.save(plan_.checkpoint(), std::accumulate(parts.begin(), parts.end(), 0.0)));
+  return as_own_failure(training_.save(plan_.checkpoint(), known_loss()));
+}
+
+void MemberActor::keep_loss(double loss) {
+  loss_ = loss;
+  loss_epoch_ = training_.epochs();
 }
 
 Result<Status> MemberActor::go_back(const Empty&) {
+  if (!whole_)
+    return gpuactors::fail(Errc::task_failed, "this worker has received a part of what was learnt, and no more");
   GPUACTORS_TRY(rewind());
   return note_status();
 }

@@ -8,8 +8,8 @@
 //   nccl_id   Empty          NcclId       a name for a group that sums by NCCL
 //   status    Empty          Status       also while an epoch is under way
 //   evaluate, save                        as those of a trainer
-//   learn     Lesson         Progress...  for the members of a team: goes on from what any of them has, one item an
-//   epoch go_back   Empty          Status       to the beginning of the epoch under way
+//   learn     Lesson         Progress...  for members of a team: goes on from what any of them has; one item an epoch
+//   go_back   Empty          Status       to the beginning of the epoch under way; an error where it has no whole one
 //
 // The program forms a collective group of all members before they join, and ends an epoch by ending that group. A team
 // (`gpuactors::Team`) does so by itself, and has them `learn` in place of `join` and `epoch`.
@@ -20,8 +20,10 @@
 #include "progress_metrics.hpp"
 
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace train {
 
@@ -59,9 +61,18 @@ private:
   /// Has all members begin where the one begins that has learnt most.
   gpuactors::Result<void> agree(const Lesson& lesson);
   /// All that knew more have died: what they had learnt is in the checkpoint, or is learnt again.
-  gpuactors::Result<void> find_checkpoint();
+  gpuactors::Result<void> find_checkpoint(const Lesson& lesson);
+  /// To what the checkpoint says, which is the beginning of an epoch.
+  gpuactors::Result<void> load_checkpoint();
+  /// Writes the checkpoint if it is due after the epoch, and reports the epoch.
+  gpuactors::Result<void> end_epoch(const Lesson& lesson, Progress progress, gpuactors::ReplyStream<Progress>& reports);
   /// Writes what was learnt, with the loss of the last batch of all members.
   gpuactors::Result<void> write_checkpoint(const Progress& progress);
+  /// What there is to tell of the last epoch by a member that may not have learnt it itself.
+  [[nodiscard]] Progress known_progress() const;
+  /// The loss of the last batch of all members, if this one knows it.
+  [[nodiscard]] std::optional<double> known_loss() const;
+  void keep_loss(double loss);
   /// Puts the sum of all gradients in the place of the own ones.
   gpuactors::Result<void> sum();
   /// Why no further step is made; nothing if there is no reason.
@@ -82,6 +93,9 @@ private:
   bool open_ = false;
   /// It has what it says that it has learnt, and not a part of what another one was sending.
   bool whole_ = true;
+  /// Of the last batch of all members, when so many epochs were over.
+  std::optional<double> loss_;
+  std::uint64_t loss_epoch_ = 0;
   mutable std::mutex mutex_;
   /// Guarded by the mutex.
   Status status_;

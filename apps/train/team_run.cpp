@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -137,11 +139,12 @@ private:
           [&] { watcher_.notice(fmt::format("{} started anew: {}", who(failure.replaced), failure.error.message())); });
     };
     const auto request = [this](const gpuactors::TeamPart<Progress>& part) -> Result<Lesson> {
-      if (part.attempt == 0 && part.rank == 0)
+      if (!introduced_ && part.rank == 0)
         GPUACTORS_TRY(begin());
       Lesson lesson;
       lesson.set_epochs(spec_.epochs);
       lesson.set_begin(part.reports.empty() ? outcome_.first_epoch : part.reports[0].epochs());
+      lesson.set_saved(spec_.plan.resume() || has_saved(lesson.begin()));
       return lesson;
     };
     auto learning = team_.run_async(learn, request, call);
@@ -157,12 +160,26 @@ private:
       notice_at = gpuactors::never;
     }
     const auto learnt = learning.get();
+    if (learnt && !begun_)
+      return gpuactors::fail(Errc::unavailable, "no worker has said where the training began");
     return learnt ? Result<void>{} : gpuactors::fail(learnt.error());
   }
 
-  /// All members run for the first time. The team's thread.
+  /// All members run for the first time, and are where the training begins. The team's thread.
   Result<void> begin() {
-    GPUACTORS_LET(first, team_.members().front().call<Status>("status").get());
+    for (const auto& member : team_.members()) {
+      const auto first = member.call<Status>("status").get();
+      if (first)
+        return begin_at(*first);
+      if (!is_death(first.error().code()))
+        return gpuactors::fail(first.error());
+    }
+    // Without one that answers this attempt fails: in the next one.
+    return {};
+  }
+
+  Result<void> begin_at(const Status& first) {
+    introduced_ = true;
     Result<void> fine;
     errands_.run([&] {
       begun_ = true;
@@ -178,29 +195,62 @@ private:
     return fine;
   }
 
+  /// Whether this training has written the checkpoint, when so many epochs were reported: members write it before.
+  [[nodiscard]] bool has_saved(std::uint64_t reported) const {
+    const auto every = std::max<std::uint64_t>(spec_.plan.checkpoint_epochs(), 1);
+    return reported > outcome_.first_epoch
+           && (reported == spec_.epochs || reported / every > outcome_.first_epoch / every);
+  }
+
   void note(const std::vector<Progress>& parts) {
+    if (!begun_)
+      return;
     const auto whole = add_parts(outcome_, parts);
     epochs_ = whole.epochs();
-    if (!outcome_.losses.empty())
+    loss_.reset();
+    if (!outcome_.losses.empty() && !std::isnan(outcome_.losses.back()))
       loss_ = outcome_.losses.back();
     watcher_.progress(whole, outcome_);
   }
 
-  /// Asks the members for what a training ends with, until one has answered: all have learnt the same.
+  /// Asks the members for what a training ends with, until one has answered, from the one that has learnt most on: a
+  /// stop may have come while workers were started anew, before the others had given them what was learnt.
   Result<void> finish() {
-    Result<void> result = gpuactors::fail(Errc::unavailable, "no worker is left");
+    auto result = lost();
+    std::vector<std::pair<Status, gpuactors::ActorRef>> learners;
     for (const auto& member : team_.members()) {
       if (!member)
         continue;
-      result = finish(member);
+      auto status = await_answer<Status>(member, "go_back", Empty{}, watcher_);
+      if (status)
+        learners.emplace_back(std::move(*status), member);
+      else
+        result = gpuactors::fail(status.error());
+    }
+    std::stable_sort(learners.begin(), learners.end(),
+                     [](const auto& a, const auto& b) { return a.first.epochs() > b.first.epochs(); });
+    for (const auto& [status, member] : learners) {
+      if (status.epochs() < epochs_)
+        return lost();
+      result = finish(status, member);
       if (result || !is_death(result.error().code()))
         break;
     }
     return result;
   }
 
-  Result<void> finish(const gpuactors::ActorRef& member) {
-    GPUACTORS_LET(status, await_answer<Status>(member, "go_back", Empty{}, watcher_));
+  /// No worker has what all had learnt; the checkpoint may have it, and is not overwritten with less.
+  Result<void> lost() const {
+    const auto* kept = spec_.plan.checkpoint().empty() ? "" : "; the checkpoint stays as it is";
+    if (!outcome_.stopped)
+      return gpuactors::fail(Errc::unavailable, fmt::format("no worker is left that had learnt it{}", kept));
+    return gpuactors::fail(Errc::cancelled,
+                           fmt::format("stopped while workers were started anew: those that had learnt {} epochs are "
+                                       "lost{}",
+                                       epochs_, kept));
+  }
+
+  Result<void> finish(const Status& status, const gpuactors::ActorRef& member) {
     if (outcome_.stopped && !spec_.plan.checkpoint().empty()) {
       Path path;
       path.set_path(spec_.plan.checkpoint());
@@ -219,6 +269,8 @@ private:
   Errands errands_;
   /// These are used on the thread that follows, or by what that waits for.
   bool begun_ = false;
+  /// As `begun_`, for the team's thread.
+  bool introduced_ = false;
   std::uint64_t epochs_ = 0;
   std::optional<double> loss_;
   Outcome outcome_;
