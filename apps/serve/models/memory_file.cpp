@@ -28,6 +28,10 @@ gpuactors::Failure unreadable(const std::string& path) {
                          fmt::format("{} cannot be read: {}", path, std::strerror(errno)));
 }
 
+gpuactors::Failure too_large(const std::string& path, std::size_t most) {
+  return gpuactors::fail(Errc::invalid_argument, fmt::format("{} has more than {} bytes", path, most));
+}
+
 /// Closes a descriptor at the end of a block.
 struct OpenFile {
   explicit OpenFile(int number) : descriptor(number) {
@@ -75,7 +79,7 @@ Result<MemoryFile> MemoryFile::of(std::span<const std::uint8_t> bytes) {
   return std::move(file);
 }
 
-Result<MemoryFile> MemoryFile::copy_of(const std::string& path) {
+Result<MemoryFile> MemoryFile::copy_of(const std::string& path, std::size_t most) {
   // Without O_NONBLOCK a pipe without a writer would hold the server for ever.
   const OpenFile source{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   struct stat kind {};
@@ -83,6 +87,8 @@ Result<MemoryFile> MemoryFile::copy_of(const std::string& path) {
     return unreadable(path);
   if (!S_ISREG(kind.st_mode))
     return gpuactors::fail(Errc::invalid_argument, fmt::format("{} is not a file", path));
+  if (static_cast<std::uint64_t>(kind.st_size) > most)
+    return too_large(path, most);
   GPUACTORS_LET(file, make());
   std::vector<std::uint8_t> piece(1U << 20);
   for (;;) {
@@ -93,6 +99,9 @@ Result<MemoryFile> MemoryFile::copy_of(const std::string& path) {
       return unreadable(path);
     if (count == 0)
       return std::move(file);
+    // It may grow while it is read.
+    if (static_cast<std::size_t>(count) > most - file.size())
+      return too_large(path, most);
     GPUACTORS_TRY(file.append(piece.data(), static_cast<std::size_t>(count)));
   }
 }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -18,8 +19,10 @@ public:
   static gpuactors::Result<MemoryFile> of(std::span<const std::uint8_t> bytes);
 
   /// A copy of the file at `path` as it is now.
-  /// @returns `not_found` or `invalid_argument` when it cannot be read, `out_of_memory`.
-  static gpuactors::Result<MemoryFile> copy_of(const std::string& path);
+  /// @returns `not_found` or `invalid_argument` when it cannot be read, or has more than `most` bytes, of which no more
+  ///          are copied; `out_of_memory`.
+  static gpuactors::Result<MemoryFile> copy_of(const std::string& path,
+                                               std::size_t most = std::numeric_limits<std::size_t>::max());
 
   MemoryFile(MemoryFile&& other) noexcept;
   MemoryFile& operator=(MemoryFile&& other) noexcept;

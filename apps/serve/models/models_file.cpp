@@ -173,10 +173,7 @@ Result<std::vector<ModelEntry>> ModelsFile::parse(std::string_view text) const {
 }
 
 Result<std::vector<ModelEntry>> ModelsFile::read() const {
-  GPUACTORS_LET(copy, MemoryFile::copy_of(path.string()));
-  if (copy.size() > longest_file)
-    return wrong_at(path.string(), "a models file has at most {} bytes, and this one has {}", longest_file,
-                    copy.size());
+  GPUACTORS_LET(copy, MemoryFile::copy_of(path.string(), longest_file));
   GPUACTORS_LET(bytes, copy.bytes());
   auto models = parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!models)
