@@ -1,6 +1,6 @@
 // gpuactors-serve: an inference server whose models run in actors on shares of GPUs.
-#include "model_loader.hpp"
 #include "models/deployment.hpp"
+#include "models/model_loader.hpp"
 #include "options.hpp"
 
 #include <gpuactors/gpuactors.hpp>

@@ -1,17 +1,18 @@
 // Loads the models of the command line and the models file, and tries those again that cannot be loaded yet.
 #pragma once
 
-#include "models/model_table.hpp"
-#include "models/models_file.hpp"
+#include "model_table.hpp"
+#include "models_file.hpp"
 
 #include <gpuactors/gpuactors.hpp>
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,7 +22,8 @@ namespace serve {
 struct LoaderOptions {
   /// Whether a model that cannot be loaded leaves the others to be loaded, and is tried again. Else it ends the round.
   bool keeps_going = false;
-  /// Told of each model that serves, and, of those that are tried again, each time why they do not.
+  /// Told of each model that serves, once for each version, and, of those that are tried again, each time why they, or
+  /// their canaries, do not.
   std::function<void(const std::string& model)> loaded;
   std::function<void(const std::string& sentence)> failed;
 };
@@ -57,19 +59,29 @@ private:
   /// Waits for the next round: for the time, if there is a model to be tried again, or for a change.
   /// @returns false at the end.
   bool pause(gpuactors::Duration time);
+  /// A model that serves, for those who were not told of its version.
+  void tell_of(const std::string& model);
   /// Does what changes say, but for loading. @returns whether there were any.
   bool take_changes();
 
   ModelTable& table_;
   /// Those that are still to be loaded.
   std::vector<std::string> models_;
+  /// The versions that were told of.
+  std::map<std::string, std::string> told_;
   const LoaderOptions options_;
   std::promise<gpuactors::Result<std::size_t>> promise_;
   std::future<gpuactors::Result<std::size_t>> outcome_;
   std::mutex mutex_;
   std::condition_variable wake_;
+  /// What the models file says of one name; no entry: it is gone.
+  struct Change {
+    std::string name;
+    std::optional<ModelEntry> entry;
+  };
   // Guarded by the mutex.
-  std::deque<ModelChanges> changes_;
+  /// The newest of each name, in the order in which they came.
+  std::vector<Change> changes_;
   bool stopping_ = false;
   std::thread thread_;
 };

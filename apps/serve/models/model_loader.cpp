@@ -48,11 +48,21 @@ ModelLoader::~ModelLoader() {
 }
 
 void ModelLoader::change(ModelChanges changes) {
-  for (const auto& model : changes.set)
-    table_.set(model);
   {
     const std::lock_guard lock{mutex_};
-    changes_.push_back(std::move(changes));
+    // Of what was not done yet, only the newest counts: what the file said before would undo it.
+    const auto put = [this](Change change) {
+      std::erase_if(changes_, [&change](const Change& other) { return other.name == change.name; });
+      changes_.push_back(std::move(change));
+    };
+    for (auto& name : changes.gone)
+      put({std::move(name), std::nullopt});
+    for (auto& model : changes.set) {
+      // With the mutex, so that a removal that is going on sees it: see `take_changes`.
+      table_.set(model);
+      auto name = model.config.name;
+      put({std::move(name), std::move(model)});
+    }
   }
   wake_.notify_all();
 }
@@ -77,21 +87,30 @@ void ModelLoader::run() {
 
 Result<std::size_t> ModelLoader::try_each() {
   const auto round = std::exchange(models_, {});
+  std::size_t without = 0;
   for (const auto& name : round) {
     // A client may have loaded it, and taken the room, or wants it no more.
     const auto done = table_.is_missing(name) ? table_.settle(name) : Result<void>{};
     if (!done && !options_.keeps_going)
       return gpuactors::fail(done.error());
-    if (!table_.is_missing(name)) { // it serves, it was unloaded again, or the server ends
-      if (const auto serves = table_.model_ready(name, ""); serves && *serves)
-        options_.loaded(name);
+    const auto ready = table_.model_ready(name, "");
+    const auto serves = ready && *ready;
+    if (serves)
+      tell_of(name);
+    if (!table_.is_missing(name)) // it is as it should be, it was unloaded again, or the server ends
       continue;
-    }
     if (!done)
       options_.failed(done.error().message());
+    without += serves ? 0 : 1; // it may only be without its canary
     models_.push_back(name);
   }
-  return models_.size();
+  return without;
+}
+
+void ModelLoader::tell_of(const std::string& name) {
+  const auto what = table_.describe(name, "");
+  if (what && std::exchange(told_[name], what->versions.back()) != what->versions.back())
+    options_.loaded(name);
 }
 
 bool ModelLoader::pause(Duration time) {
@@ -105,25 +124,31 @@ bool ModelLoader::pause(Duration time) {
 }
 
 bool ModelLoader::take_changes() {
-  std::deque<ModelChanges> changes;
-  {
-    const std::lock_guard lock{mutex_};
-    changes.swap(changes_);
+  std::unique_lock lock{mutex_};
+  const auto any = !changes_.empty();
+  const auto find_gone = [this] {
+    return std::find_if(changes_.begin(), changes_.end(), [](const Change& change) { return !change.entry; });
+  };
+  // First, since they have room that others may need.
+  for (auto gone = find_gone(); gone != changes_.end(); gone = find_gone()) {
+    const auto name = gone->name;
+    changes_.erase(gone);
+    lock.unlock();
+    std::erase(models_, name);
+    told_.erase(name);
+    (void)table_.remove(name); // unless the server ends
+    lock.lock();
+    // One that has come back in the meantime may have gone with the removal.
+    for (const auto& change : changes_)
+      if (change.name == name && change.entry)
+        table_.set(*change.entry);
   }
-  for (const auto& change : changes) {
-    // First, since they have room that others may need.
-    for (const auto& name : change.gone) {
-      std::erase(models_, name);
-      (void)table_.remove(name); // unless the server ends
-    }
-    for (const auto& model : change.set) {
-      table_.set(model); // it may have been gone in between
-      const auto& name = model.config.name;
-      if (table_.is_missing(name) && std::find(models_.begin(), models_.end(), name) == models_.end())
-        models_.push_back(name);
-    }
-  }
-  return !changes.empty();
+  const auto changes = std::exchange(changes_, {});
+  lock.unlock();
+  for (const auto& [name, entry] : changes)
+    if (table_.is_missing(name) && std::find(models_.begin(), models_.end(), name) == models_.end())
+      models_.push_back(name);
+  return any;
 }
 
 } // namespace serve
