@@ -58,3 +58,12 @@ TEST_CASE("a share that changes keeps what is owed of whole requests, and no mor
   split.set(0);
   CHECK(dealt(split, 100) == std::string(100, '.'));
 }
+
+TEST_CASE("another pair of versions begins with nothing owed", "[serve]") {
+  TrafficSplit split;
+  split.set(0.75);
+  CHECK(dealt(split, 1) == ".");
+  split.restart(0.5);
+  CHECK(split.share() == 0.5);
+  CHECK(dealt(split, 4) == ".x.x");
+}

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -40,6 +41,18 @@ public:
 GPUACTORS_ACTOR("test/other-digits", OtherDigits, wire::ReplicaConfig)
     .method(describe_method, &OtherDigits::describe)
     .method(infer_method, &OtherDigits::infer);
+
+/// The same, which comes when the gate is open.
+class SlowDigits : public OtherDigits {
+public:
+  SlowDigits(gpuactors::Init init, const wire::ReplicaConfig& config) : OtherDigits(std::move(init), config) {
+    gate().pass([this] { return stop_requested(); });
+  }
+};
+
+GPUACTORS_ACTOR("test/slow-digits", SlowDigits, wire::ReplicaConfig)
+    .method(describe_method, &SlowDigits::describe)
+    .method(infer_method, &SlowDigits::infer);
 
 /// A replica of which there is one and no other.
 class OnlyDigits : public gpuactors::Actor {
@@ -284,4 +297,133 @@ TEST_CASE("a canary that has lost its replicas gets no requests that name no ver
   REQUIRE(gpuactors::test::eventually([&] { return !must(canary.server.table.model_ready("digits", "2")); }));
   CHECK(canary.answers(2) == Answers{{"1", 2}});
   CHECK(canary.server.table.ready());
+}
+
+TEST_CASE("replicas of a deployment that are alike are the model's, and none is left over", "[serve]") {
+  Server server{{}, "host:4x64MiB"};
+  TableOptions options;
+  options.deployment = "prod";
+  const auto base = must(parse_model("digits=" + server.file().string() + ",gpus=0.5", {}));
+  auto other = base;
+  other.max_delay = 5ms; // which no replica is told
+  for (int round = 0; round < 3; ++round) {
+    INFO(round);
+    ModelTable table{server.cluster, options};
+    table.set({base, CanaryConfig{other, 0.5}});
+    must(table.settle("digits"));
+    CHECK(gpuactors::test::eventually([&] { return must(server.cluster.state()).leases_size() == 2; }));
+    table.close(gpuactors::TimePoint{});
+  }
+}
+
+TEST_CASE("of the replicas of a deployment, those of a canary are not left over when another one was wanted at first",
+          "[serve]") {
+  Server server{{}, "host:4x64MiB"};
+  TableOptions options;
+  options.deployment = "prod";
+  const auto second = server.folder / "second.safetensors";
+  write_checkpoint(second, 2);
+  const auto base = must(parse_model("digits=" + server.file().string() + ",gpus=0.5", {}));
+  const ModelEntry wanted{base, CanaryConfig{must(parse_model("digits=" + second.string() + ",gpus=0.5", {})), 0.5}};
+  {
+    ModelTable table{server.cluster, options};
+    table.set(wanted);
+    must(table.settle("digits"));
+    table.close(gpuactors::TimePoint{});
+  }
+  CHECK(must(server.cluster.state()).leases_size() == 2);
+  ModelTable table{server.cluster, options};
+  auto missing = wanted;
+  missing.canary->config.actor = "none/such";
+  table.set(missing);
+  CHECK_FALSE(table.settle("digits"));
+  table.set(wanted);
+  must(table.settle("digits"));
+  CHECK(gpuactors::test::eventually([&] { return must(server.cluster.state()).leases_size() == 2; }));
+}
+
+TEST_CASE("a canary gets nothing when the model is to be a third thing", "[serve]") {
+  CanaryServer canary;
+  auto& table = canary.server.table;
+  canary.settle(canary.entry(0.5));
+  table.set({canary.config(canary.server.file().string(), ",max-batch=4")});
+  CHECK(canary.answers(4) == Answers{{"1", 4}});
+  must(table.settle("digits"));
+  CHECK(canary.versions() == Versions{"3"});
+}
+
+TEST_CASE("a canary that nobody wants goes with the version beside which it was, also while that has requests",
+          "[serve]") {
+  CanaryServer canary;
+  auto& table = canary.server.table;
+  const auto gated = must(parse_model("digits,actor=test/gated", {}));
+  canary.settle({gated, CanaryConfig{must(parse_model("digits,actor=test/gated,max-batch=4", {})), 0.5}});
+  const ClosedGate closed;
+  auto held = request_for("digits", some_rows(1, 1));
+  held.version = "1";
+  auto asked = ask_async(table, std::move(held));
+  table.set({must(parse_model("digits,actor=test/other-digits", {}))});
+  auto settling = std::async(std::launch::async, [&] { return table.settle("digits"); });
+  REQUIRE(gpuactors::test::eventually([&] { return canary.versions() == Versions{"3"}; }));
+  // All are asked of the new version, which has other inputs.
+  for (int i = 0; i < 4; ++i)
+    CHECK(code_of(ask(table, request_for("digits", some_rows(1, 1)))) == Errc::invalid_argument);
+  CHECK(settling.wait_for(0s) != std::future_status::ready);
+  gate().open();
+  must(settling.get());
+  must(asked.reply.get());
+}
+
+TEST_CASE("a canary that is wanted only while another version of the model comes goes if it does not fit that",
+          "[serve]") {
+  ClosedGate closed;
+  CanaryServer canary;
+  auto& table = canary.server.table;
+  canary.settle(canary.entry(0.5));
+  const ModelConfig third = must(parse_model("digits,actor=test/slow-digits", {}));
+  table.set({third});
+  auto settling = std::async(std::launch::async, [&] { return table.settle("digits"); });
+  gate().await(1);
+  auto wanted = canary.entry(0.5);
+  wanted.config = third;
+  table.set(wanted);
+  CHECK(canary.answers(2) == Answers{{"1", 1}, {"2", 1}});
+  gate().open();
+  const auto settled = settling.get();
+  CHECK(says(settled, "the canary of model digits could not be loaded: it is x FP32 [8] to y FP32 [3], and version 3"));
+  CHECK(canary.versions() == Versions{"3"});
+}
+
+TEST_CASE("a model that is what its new canary should be becomes that when the new version has come", "[serve]") {
+  CanaryServer canary;
+  const auto first = canary.config(canary.server.file().string());
+  canary.settle({first});
+  std::filesystem::remove(canary.server.file()); // it is not read again
+  canary.settle({canary.config(canary.second()), CanaryConfig{first, 0.5}});
+  CHECK(canary.versions() == Versions{"1", "2"});
+  CHECK(canary.answers(4) == Answers{{"1", 2}, {"2", 2}});
+  CHECK(canary.notices
+        == std::vector<std::string>{"model digits: version 2 serves in the place of version 1",
+                                    "model digits: version 1 serves beside version 2, and gets 0.5 of the requests"});
+}
+
+TEST_CASE("what only the model takes goes to it, although it is its canary's turn", "[serve]") {
+  CanaryServer canary;
+  canary.settle(canary.entry(1, ",max-batch=4"));
+  CHECK(must(ask(canary.server.table, request_for("digits", some_rows(4, 1)))).version == "2");
+  CHECK(must(ask(canary.server.table, request_for("digits", some_rows(5, 1)))).version == "1");
+  CHECK(says(ask(canary.server.table, request_for("digits", some_rows(33, 1))), "32"));
+  auto named = request_for("digits", some_rows(5, 1));
+  named.version = "2";
+  CHECK(code_of(ask(canary.server.table, std::move(named))) == Errc::invalid_argument);
+}
+
+TEST_CASE("a canary that comes is owed nothing of what another one had", "[serve]") {
+  CanaryServer canary;
+  canary.settle(canary.entry(0.75));
+  CHECK(canary.answers(1) == Answers{{"1", 1}});
+  canary.settle({canary.config(canary.server.file().string())});
+  canary.settle(canary.entry(0.5));
+  CHECK(canary.answers(1) == Answers{{"1", 1}});
+  CHECK(canary.answers(1) == Answers{{"3", 1}});
 }

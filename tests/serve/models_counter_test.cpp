@@ -215,6 +215,46 @@ TEST_CASE("a sequence stays at the version at which it began, be it the canary o
   }
 }
 
+TEST_CASE("sequences of a canary that is dropped, or becomes the model, go on to their ends", "[serve]") {
+  TableOptions options;
+  options.drain = std::chrono::hours{1};
+  Server server{options};
+  const auto config = must(parse_model("counts,actor=test/counter", {}));
+  const auto other = must(parse_model("counts,actor=test/counter,max-batch=8", {}));
+  const auto count = [&](std::int32_t number, const SequenceStep& step) {
+    const auto reply = must(ask(server.table, count_on({number}, step)));
+    return fmt::format("{} by version {}", numbers_of(reply.outputs[0])[0], reply.version);
+  };
+  const auto settle_beside = [&](const ModelEntry& entry) {
+    server.table.set(entry);
+    return std::async(std::launch::async, [&] { return server.table.settle("counts"); });
+  };
+  const auto versions = [&] { return must(server.table.describe("counts", "")).versions; };
+  must(settle_beside({config, CanaryConfig{other, 0.5}}).get());
+  CHECK(count(1, {"a", true, false}) == "1 by version 1");
+  CHECK(count(1, {"b", true, false}) == "1 by version 2");
+  // It becomes the model, and the one before answers what it has begun.
+  auto promoting = settle_beside({other});
+  REQUIRE(eventually([&] { return versions() == std::vector<std::string>{"2"}; }));
+  CHECK(count(1, {"a", false, false}) == "2 by version 1");
+  CHECK(count(1, {"b", false, false}) == "2 by version 2");
+  CHECK(count(1, {"c", true, false}) == "1 by version 2");
+  CHECK(has_not_come(promoting));
+  CHECK(count(1, {"a", false, true}) == "3 by version 1");
+  must(promoting.get());
+  // Another canary is dropped.
+  must(settle_beside({other, CanaryConfig{config, 1}}).get());
+  CHECK(count(1, {"d", true, false}) == "1 by version 3");
+  auto dropping = settle_beside({other});
+  REQUIRE(eventually([&] { return versions() == std::vector<std::string>{"2"}; }));
+  CHECK(count(1, {"d", false, false}) == "2 by version 3");
+  CHECK(count(1, {"e", true, true}) == "1 by version 2");
+  CHECK(has_not_come(dropping));
+  CHECK(count(1, {"d", false, true}) == "3 by version 3");
+  must(dropping.get());
+  CHECK(count(1, {"b", false, true}) == "3 by version 2");
+}
+
 TEST_CASE("a start that the new version refuses leaves the sequence at the version before", "[serve]") {
   TableOptions options;
   options.drain = std::chrono::hours{1};

@@ -14,6 +14,11 @@ void TrafficSplit::set(double share) noexcept {
   millionths_ = static_cast<std::uint32_t>(std::lround(share * whole_request));
 }
 
+void TrafficSplit::restart(double share) noexcept {
+  set(share);
+  owed_ = 0;
+}
+
 double TrafficSplit::share() const noexcept {
   return static_cast<double>(millionths_) / whole_request;
 }

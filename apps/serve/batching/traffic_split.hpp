@@ -12,6 +12,9 @@ public:
   /// @param share  from 0 to 1, in millionths.
   void set(double share) noexcept;
 
+  /// The same for another pair of versions, to which nothing is owed yet.
+  void restart(double share) noexcept;
+
   [[nodiscard]] double share() const noexcept;
 
   /// Whether the next request goes to the second version.

@@ -99,6 +99,7 @@ Result<std::unique_ptr<ModelVersion>> ModelTable::load_version(Model& model, con
   how.deployment = options_.deployment;
   how.takes_over = what.takes_over && !how.deployment.empty();
   how.spared = what.spared;
+  how.comes_second = what.beside != nullptr;
   std::uint64_t number = 0;
   {
     const std::unique_lock lock{mutex_};
@@ -156,6 +157,9 @@ Result<void> ModelTable::load_current(Model& model, const std::optional<std::str
   GPUACTORS_LET(version, load_version(model, what));
   const auto number = version->number();
   std::unique_ptr<ModelVersion> old;
+  std::unique_ptr<ModelVersion> unfit;
+  std::string before;
+  std::string beside;
   {
     const std::unique_lock lock{mutex_};
     model.coming.reset();
@@ -165,16 +169,27 @@ Result<void> ModelTable::load_current(Model& model, const std::optional<std::str
     model.wanted = true;
     if (model.by_client)
       model.config.file = asked.file = what.config.file;
-    model.current_config = std::move(asked);
+    const auto old_config = std::exchange(model.current_config, std::move(asked));
     model.is_first = what.takes_over;
-    if (old != nullptr)
+    unfit = take_unfit_canary(model);
+    before = old != nullptr ? old->number() : "";
+    if (becomes_canary(model, old, old_config))
+      beside = fmt::format("{}: version {} serves beside version {}, and gets {} of the requests", what.title, before,
+                           number, model.split.share());
+    else if (old != nullptr)
       model.ending.push_back(old->dispatcher());
   }
-  if (old != nullptr)
-    options_.notice(fmt::format("{}: version {} serves in the place of version {}", what.title, number, old->number()));
+  if (!before.empty())
+    options_.notice(fmt::format("{}: version {} serves in the place of version {}", what.title, number, before));
   else if (!first)
     options_.notice(fmt::format("{}: version {} serves", what.title, number));
-  end(model, std::move(old), deadline_after(Clock::now(), options_.drain), true);
+  if (!beside.empty())
+    options_.notice(beside);
+  const auto until = deadline_after(Clock::now(), options_.drain);
+  if (unfit != nullptr)
+    options_.notice(fmt::format("{} is unloaded", unfit->dispatcher()->facts().title));
+  end(model, std::move(old), until, true);
+  end(model, std::move(unfit), until, true);
   return {};
 }
 

@@ -15,6 +15,10 @@ bool ModelTable::Model::has_right_canary() const {
   return canary != nullptr && wanted_canary && wanted_canary->config == canary_config;
 }
 
+bool ModelTable::Model::canary_takes_over() const {
+  return canary != nullptr && canary_config == config && current_config != config;
+}
+
 bool ModelTable::Model::is_settled() const {
   return current != nullptr && current_config == config && (wanted_canary ? has_right_canary() : canary == nullptr);
 }
@@ -30,12 +34,11 @@ void ModelTable::set(const ModelEntry& entry) {
     model->wanted_canary = entry.canary;
     model->wanted = true;
     model->by_client = false;
-    // One that has become the model itself, or is replaced together with it, keeps its share until that is loaded.
     const auto before = model->split.share();
     if (model->has_right_canary())
       model->split.set(entry.canary->share);
-    else if (model->config == model->current_config)
-      model->split.set(0);
+    else if (!model->canary_takes_over())
+      model->split.set(0); // nobody wants it any more
     if (model->canary != nullptr && model->split.share() != before)
       text = fmt::format("model {}: version {} gets {} of the requests", entry.config.name, model->canary->number(),
                          model->split.share());
@@ -71,14 +74,13 @@ void ModelTable::promote(Model& model) {
   std::string text;
   {
     const std::unique_lock lock{mutex_};
-    if (model.current == nullptr || model.canary == nullptr || model.current_config == model.config
-        || model.canary_config != model.config)
+    if (model.current == nullptr || !model.canary_takes_over())
       return;
     text = fmt::format("model {}: version {} serves in the place of version {}", model.config.name,
                        model.canary->number(), model.current->number());
     std::swap(model.current, model.canary);
     std::swap(model.current_config, model.canary_config);
-    model.split.set(model.has_right_canary() ? model.wanted_canary->share : 0);
+    model.split.restart(model.has_right_canary() ? model.wanted_canary->share : 0);
   }
   options_.notice(text);
 }
@@ -124,11 +126,33 @@ Result<void> ModelTable::settle_canary(Model& model, bool quiet) {
     model.is_first = false;
     // Another one may be wanted by now.
     share = model.has_right_canary() ? model.wanted_canary->share : 0;
-    model.split.set(share);
+    model.split.restart(share);
   }
   options_.notice(fmt::format("model {}: version {} serves beside version {}, and gets {} of the requests",
                               what.config.name, model.canary->number(), model.current->number(), share));
   return {};
+}
+
+std::unique_ptr<ModelVersion> ModelTable::take_unfit_canary(Model& model) {
+  if (model.canary == nullptr)
+    return nullptr;
+  const auto belongs = model.has_right_canary() || model.canary_takes_over();
+  if (belongs && check_beside(model.current->dispatcher()->facts(), model.canary->dispatcher()->facts()))
+    return nullptr;
+  model.ending.push_back(model.canary->dispatcher());
+  return std::move(model.canary);
+}
+
+bool ModelTable::becomes_canary(Model& model, std::unique_ptr<ModelVersion>& old, const ModelConfig& old_config) {
+  if (old == nullptr || model.canary != nullptr || !model.wanted_canary || model.wanted_canary->config != old_config
+      || old_config == model.current_config
+      || !check_beside(model.current->dispatcher()->facts(), old->dispatcher()->facts()))
+    return false;
+  old->take_back(); // the replicas that it has given up are wanted again
+  model.canary = std::move(old);
+  model.canary_config = old_config;
+  model.split.restart(model.wanted_canary->share);
+  return true;
 }
 
 } // namespace serve

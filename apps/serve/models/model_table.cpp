@@ -132,8 +132,8 @@ std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDo
     return std::make_shared<AnsweredTicket>();
   };
   const auto& wanted = pending->request;
-  for (;;) {
-    const auto found = route(wanted.model, wanted.version, wanted.sequence, true);
+  for (auto deals = true;; deals = false) {
+    const auto found = route(wanted.model, wanted.version, wanted.sequence, deals);
     if (!found)
       return refuse(found.error());
     if (found->dispatcher->facts().generative)
@@ -142,6 +142,8 @@ std::shared_ptr<Service::Ticket> ModelTable::infer(InferRequest request, InferDo
                                           "/generate and /generate_stream over HTTP",
                                           wanted.model)});
     const auto rows = check_request(wanted, found->dispatcher->facts(), found->dispatcher->limits().max_batch);
+    if (!rows && found->dealt)
+      continue; // the model may take more rows than its canary
     if (!rows)
       return refuse(rows.error());
     pending->rows = *rows;
@@ -166,8 +168,8 @@ std::shared_ptr<Service::Replies> ModelTable::generate(InferRequest request) {
     generation->end(gpuactors::fail(std::move(error)));
     return generation;
   };
-  for (;;) {
-    const auto found = route(wanted.model, wanted.version, wanted.sequence, true);
+  for (auto deals = true;; deals = false) {
+    const auto found = route(wanted.model, wanted.version, wanted.sequence, deals);
     if (!found)
       return refuse(found.error());
     if (!found->dispatcher->facts().generative)
@@ -212,14 +214,15 @@ Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_v
     return server_ends();
   GPUACTORS_LET(model, find(name));
   auto goes_to = find_sequence(*model, version, step);
-  if (goes_to == nullptr && deals && version.empty() && is_canarys_turn(*model))
+  const auto dealt = goes_to == nullptr && deals && version.empty() && is_canarys_turn(*model);
+  if (dealt)
     goes_to = model->canary->dispatcher();
   if (goes_to == nullptr) {
     GPUACTORS_LET(found, find_version(*model, version));
     goes_to = found->dispatcher();
   }
   const auto& terms = model->terms_of(*goes_to);
-  return Route{std::move(goes_to), terms.timeout, terms.priority};
+  return Route{std::move(goes_to), terms.timeout, terms.priority, dealt};
 }
 
 bool ModelTable::is_canarys_turn(Model& model) {

@@ -128,6 +128,9 @@ private:
     std::string reason = "it was not loaded yet";
 
     [[nodiscard]] bool has_right_canary() const;
+    /// The canary is what the model should be and is not: it takes its place, and keeps its share until then, for those
+    /// who have it should not go back for a moment.
+    [[nodiscard]] bool canary_takes_over() const;
     /// The versions are as they should be.
     [[nodiscard]] bool is_settled() const;
     /// What requests to a version get that say nothing else.
@@ -142,6 +145,8 @@ private:
     std::shared_ptr<Dispatcher> dispatcher;
     std::optional<gpuactors::Duration> timeout;
     std::uint64_t priority = 1;
+    /// It is the canary's by its share.
+    bool dealt = false;
   };
 
   // With the mutex.
@@ -174,7 +179,6 @@ private:
   /// Takes the model out of the table if nothing keeps it there. With the mutex.
   void forget(const Model& model);
 
-  // The caller has locked `loading`. `quiet`: no notice of a failure, since who asked tells of it.
   /// What is loaded beside what.
   struct Loading {
     ModelConfig config;
@@ -187,8 +191,11 @@ private:
     /// Whether replicas of a deployment may be taken over, and the mark of those that are another version's.
     bool takes_over = false;
     std::string spared;
+    /// No notice of a failure, since who asked tells of it.
     bool quiet = false;
   };
+
+  // The caller has locked `loading`.
   gpuactors::Result<std::unique_ptr<ModelVersion>> load_version(Model& model, const Loading& what);
   /// Loads a version of the model itself, and ends the one before.
   gpuactors::Result<void> load_current(Model& model, const std::optional<std::string>& path, bool quiet);
@@ -198,6 +205,12 @@ private:
   bool drop_canary(Model& model);
   /// Has a canary that is what the model should be take its place, and the current version be the canary.
   void promote(Model& model);
+  /// Takes out a canary that nobody wants, or that cannot be asked like the current version, to be ended. With the
+  /// mutex.
+  static std::unique_ptr<ModelVersion> take_unfit_canary(Model& model);
+  /// Has the version whose place was taken be the canary, if it is what that should be. With the mutex.
+  /// @returns whether it was.
+  static bool becomes_canary(Model& model, std::unique_ptr<ModelVersion>& old, const ModelConfig& old_config);
   /// A version could not be loaded. @returns the error for who asked for it.
   gpuactors::Failure note_failure(Model& model, const Loading& what, const gpuactors::Error& error);
   /// Takes out the versions that serve, to be ended. With the mutex.

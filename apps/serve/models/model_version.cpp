@@ -132,8 +132,9 @@ struct FirstReplicas {
 
 /// Those that the server before has left, or one that is started.
 Result<FirstReplicas> first_replicas(ReplicaStarter& starter, const LoadOptions& how) {
-  if (how.takes_over) {
-    GPUACTORS_LET(left, starter.take_over(how.longest_silence, how.spared));
+  const auto one_mark = starter.kind().lasting && starter.kind().lasting->mark == how.spared;
+  if (how.takes_over && !(one_mark && how.comes_second)) {
+    GPUACTORS_LET(left, starter.take_over(how.longest_silence, one_mark ? "" : how.spared));
     if (!left.empty()) {
       how.notice(fmt::format("{}: takes over {} of deployment {}",
                              title_of(starter.kind().config.model(), starter.kind().config.version()),

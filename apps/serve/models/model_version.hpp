@@ -31,6 +31,8 @@ struct LoadOptions {
   std::string deployment;
   bool takes_over = false;
   std::string spared;
+  /// Where both have one mark, all are that other version's, which was there first.
+  bool comes_second = false;
   /// How many replicas the version before has, and what makes room where they have all that there is.
   std::size_t replicas_before = 0;
   MakeRoom make_room = [] { return false; };

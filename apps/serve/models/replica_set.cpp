@@ -366,7 +366,7 @@ void ReplicaSet::take_back() {
 
 void ReplicaSet::give_up() {
   const std::lock_guard lock{next_version_};
-  if (std::exchange(taken_back_, false)) {
+  if (std::exchange(taken_back_, false) && before_ > 0) {
     scaling_.take_back(before_);
     before_ = 0;
   }
