@@ -59,6 +59,15 @@ void kill_workers(gpuactors::Cluster& cluster, const std::string& end) {
       static_cast<void>(cluster.kill(actor.name()));
 }
 
+/// The id of the first worker of a group, once it runs; 0 before.
+std::uint64_t first_worker(gpuactors::Cluster& cluster) {
+  const auto state = must(cluster.state());
+  for (const auto& actor : state.actors())
+    if (actor.name().ends_with("-0") && actor.state() == "alive")
+      return actor.id();
+  return 0;
+}
+
 /// Gives what it does not have, up to the parameters of the network.
 class Giver : public gpuactors::WithPeers<gpuactors::Actor> {
 public:
@@ -128,7 +137,8 @@ TEST_CASE("a worker that has received a part of what was learnt is not taken for
 TEST_CASE("a group that is stopped while its workers are started anew keeps what was learnt", "[train]") {
   auto cluster = embed();
   const TemporaryFolder folder;
-  auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  // Large enough for a stop while it is sent.
+  auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1), 512);
   auto& plan = lesson.plan;
   plan.set_checkpoint((folder / "whole").string());
   must(train_group(cluster, group_of(2, plan, many_epochs), {}));
@@ -137,14 +147,23 @@ TEST_CASE("a group that is stopped while its workers are started anew keeps what
     plan.set_resume(false);
     Watcher watcher;
     std::uint64_t told = 0;
+    std::uint64_t first = 0;
     bool noticed = false;
     watcher.progress = [&](const Progress& progress, const Outcome&) {
       told = progress.epochs();
-      if (told == 3)
-        kill_workers(cluster, killed);
+      if (told != 3)
+        return;
+      first = first_worker(cluster);
+      kill_workers(cluster, killed);
     };
     watcher.notice = [&](std::string_view) { noticed = true; };
-    watcher.stop = [&] { return noticed; };
+    // As soon as the first one is back, with nothing.
+    watcher.stop = [&] {
+      return noticed && eventually([&] {
+               const auto back = first_worker(cluster);
+               return back != 0 && back != first;
+             });
+    };
     const auto stopped = train_group(cluster, restarting(plan), watcher);
     CHECK(noticed);
     if (!stopped) {

@@ -202,6 +202,10 @@ Cluster::~Cluster() {
   close();
 }
 
+bool Cluster::closed() const noexcept {
+  return core_ == nullptr || core_->closed();
+}
+
 void Cluster::close() {
   if (owner_.exchange(false))
     core_->shutdown();

@@ -321,6 +321,10 @@ public:
   /// another thread is closing it.
   void close();
 
+  /// Returns whether the cluster was closed, or is being closed: everything else fails with `unavailable` then, for
+  /// good. So does it after a move from this object.
+  [[nodiscard]] bool closed() const noexcept;
+
 private:
   Cluster(std::shared_ptr<detail::ClusterCore> core, LeaseId parent, bool owner);
 

@@ -50,6 +50,10 @@ public:
   }
 
   /// Null when the cluster is embedded.
+  [[nodiscard]] bool closed() const noexcept {
+    return closed_.load(std::memory_order_acquire);
+  }
+
   [[nodiscard]] WorkerLinks* workers() const noexcept {
     return workers_.get();
   }

@@ -1,4 +1,5 @@
 #include <gpuactors/agent/process_table.hpp>
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/cluster/detail/describe.hpp>
 #include <gpuactors/cluster/detail/plugins.hpp>

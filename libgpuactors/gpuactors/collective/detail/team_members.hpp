@@ -43,6 +43,11 @@ public:
   /// Asks all members whether they are there. @returns what became of each; with an error for those that do not answer.
   std::vector<MemberEnd> ask() const;
 
+  /// Whether the cluster was closed: nobody can be replaced any more.
+  [[nodiscard]] bool closed() const noexcept {
+    return cluster_.closed();
+  }
+
   /// Ends members, by rank, so that they can be started anew. Returns when they have ended.
   void end(const std::vector<bool>& ended);
 

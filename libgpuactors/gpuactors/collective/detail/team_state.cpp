@@ -142,6 +142,8 @@ Result<std::vector<Payload>> TeamState::attempt_all(const TeamWork& work) {
       return core.last();
     if (bell_->stopped())
       return stopped_team();
+    if (members_.closed())
+      return gpuactors::fail(Errc::unavailable, "the cluster of the team was closed");
     auto again = core.fail(*failed, Clock::now());
     if (!again) {
       members_.end(TeamCore::lost(failed->ends));
