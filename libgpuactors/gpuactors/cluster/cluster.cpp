@@ -14,7 +14,7 @@ namespace gpuactors {
 
 namespace {
 
-Failure closed() {
+Failure closed_already() {
   return fail(Errc::unavailable, "the cluster was closed");
 }
 
@@ -252,7 +252,7 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
                      const Options& options) {
   auto* dispatcher = core_ != nullptr ? core_->dispatcher() : nullptr;
   if (dispatcher == nullptr)
-    return pending->finish(closed());
+    return pending->finish(closed_already());
   if (future != nullptr)
     future->executor = core_->executor();
   auto checked = [&]() -> Result<std::shared_ptr<const detail::TaskShape>> {
@@ -281,7 +281,7 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
 
 Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, const Options& options) {
   if (core_ == nullptr)
-    return Future<ActorRef>::ready_with(closed());
+    return Future<ActorRef>::ready_with(closed_already());
   auto request = [&]() -> Result<v1::ResourceRequest> {
     GPUACTORS_TRY(config.check_size());
     GPUACTORS_TRY(detail::check_for_actor(options));
@@ -359,7 +359,7 @@ Future<ActorRef> Cluster::find_async(const v1::ActorHandle& actor, Duration time
 
 Future<ActorRef> Cluster::find(v1::FindActor message, std::string who, Duration timeout) {
   if (core_ == nullptr)
-    return Future<ActorRef>::ready_with(closed());
+    return Future<ActorRef>::ready_with(closed_already());
   auto reply = std::make_shared<FoundReply>(core_, std::move(who), timeout);
   reply->executor = core_->executor();
   core_->ask_broker(reply, deadline_after(Clock::now(), timeout), std::move(message));
@@ -388,7 +388,7 @@ Future<void> Cluster::kill_async(std::string_view name, const KillOptions& optio
 
 Future<void> Cluster::kill(std::string_view name, std::string_view name_space, ActorId id, const KillOptions& options) {
   if (core_ == nullptr)
-    return Future<void>::ready_with(closed());
+    return Future<void>::ready_with(closed_already());
   v1::KillActor message;
   message.set_name(std::string{name});
   message.set_name_space(std::string{name_space});
@@ -407,7 +407,7 @@ Result<PlacementGroup> Cluster::create_group(const std::vector<Options>& bundles
 
 Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& bundles, const GroupOptions& options) {
   if (core_ == nullptr)
-    return Future<PlacementGroup>::ready_with(closed());
+    return Future<PlacementGroup>::ready_with(closed_already());
   // The broker checks this too, but the message for it should not grow with the mistake.
   if (bundles.size() > limits::bundles_per_group)
     return Future<PlacementGroup>::ready_with(
@@ -454,7 +454,7 @@ Result<void> Cluster::remove_group(GroupId group, Duration timeout) {
 
 Future<void> Cluster::remove_group_async(GroupId group) {
   if (core_ == nullptr)
-    return Future<void>::ready_with(closed());
+    return Future<void>::ready_with(closed_already());
   v1::ReleaseGroup message;
   message.set_id(group.value());
   return done(*core_, never, std::move(message));
@@ -462,7 +462,7 @@ Future<void> Cluster::remove_group_async(GroupId group) {
 
 Result<void> Cluster::drain(std::string_view node, std::optional<Duration> empty_within) {
   if (core_ == nullptr)
-    return closed();
+    return closed_already();
   v1::DrainNode message;
   message.set_name(std::string{node});
   if (empty_within)
@@ -472,7 +472,7 @@ Result<void> Cluster::drain(std::string_view node, std::optional<Duration> empty
 
 Result<void> Cluster::undrain(std::string_view node) {
   if (core_ == nullptr)
-    return closed();
+    return closed_already();
   v1::DrainNode message;
   message.set_name(std::string{node});
   message.set_resume(true);
@@ -481,7 +481,7 @@ Result<void> Cluster::undrain(std::string_view node) {
 
 Result<void> Cluster::set_quota(std::string_view owner, double gpus) {
   if (core_ == nullptr)
-    return closed();
+    return closed_already();
   GPUACTORS_LET(limit, Share::from_double(gpus, "the quota"));
   v1::SetQuota message;
   message.set_owner(std::string{owner});
@@ -491,7 +491,7 @@ Result<void> Cluster::set_quota(std::string_view owner, double gpus) {
 
 Result<void> Cluster::remove_quota(std::string_view owner) {
   if (core_ == nullptr)
-    return closed();
+    return closed_already();
   v1::SetQuota message;
   message.set_owner(std::string{owner});
   return done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
@@ -502,25 +502,25 @@ Result<void> Cluster::remove_quota(std::string_view owner) {
 Result<Shared<Tensor>> Cluster::put(const void* values, std::size_t count, DType dtype,
                                     std::vector<std::int64_t> shape) {
   if (core_ == nullptr)
-    return closed();
+    return closed_already();
   return core_->tensors()->put_copy(values, count, dtype, std::move(shape));
 }
 
 Result<Shared<Tensor>> Cluster::put(const Tensor& tensor, Stream& stream) {
   if (core_ == nullptr)
-    return closed();
+    return closed_already();
   return core_->tensors()->put_copy(tensor, stream);
 }
 
 Result<TensorDraft> Cluster::draft(DType dtype, std::vector<std::int64_t> shape) {
   if (core_ == nullptr)
-    return closed();
+    return closed_already();
   return core_->tensors()->draft(dtype, std::move(shape));
 }
 
 Result<Shared<Tensor>> Cluster::get(const v1::TensorRef& ref) {
   if (core_ == nullptr)
-    return closed();
+    return closed_already();
   return core_->tensors()->get(ref);
 }
 
@@ -538,7 +538,7 @@ Result<v1::ClusterState> Cluster::state(const StateOptions& options) {
 
 Future<v1::ClusterState> Cluster::state_async(const StateOptions& options) {
   if (core_ == nullptr)
-    return Future<v1::ClusterState>::ready_with(closed());
+    return Future<v1::ClusterState>::ready_with(closed_already());
   v1::GetState message;
   message.set_events_from(options.events_from);
   message.set_ended(options.ended);
@@ -556,7 +556,7 @@ const TypeRegistry& Cluster::types() const {
 
 Result<DescribedTypes> Cluster::described_types(std::string_view wanted) {
   if (core_ == nullptr)
-    return closed();
+    return closed_already();
   if (!core_->connected())
     return DescribedTypes::of(core_->registry());
   v1::GetTypes message;
