@@ -5,6 +5,7 @@
 #include <gpuactors/v1/control.pb.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>

@@ -4,6 +4,7 @@
 #include <gpuactors/base/clock.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
