@@ -93,7 +93,9 @@ TEST_CASE("a team that loses a node waits for another one, or as long as it is t
     processes.signal(lost, SIGKILL);
   });
   call.on_failure = [&](const TeamFailure&) {
-    starter = std::thread{[&] { processes.start_node("n2", "host:1x64MiB"); }};
+    // It may be told a second time: that those who are left could not be put together.
+    if (!starter.joinable())
+      starter = std::thread{[&] { processes.start_node("n2", "host:1x64MiB"); }};
   };
   const auto standings = standings_of(must(patient.run(exercise, hurt_requests(), call)));
   starter.join();
