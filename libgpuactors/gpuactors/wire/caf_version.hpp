@@ -41,6 +41,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -344,6 +345,25 @@ caf::node_id peer_of(caf::io::abstract_broker* broker, const Handle& connection)
     return {};
   const auto chosen = table.lookup_direct(peer);
   return chosen && *chosen == connection ? peer : caf::node_id{};
+}
+
+/// Returns the connection over which CAF sends to `peer`; nothing if there is none.
+template <class Broker>
+std::optional<caf::io::connection_handle> way_to(caf::io::abstract_broker* broker, const caf::node_id& peer) {
+  const auto way = static_cast<Broker*>(broker)->instance.tbl().lookup_direct(peer);
+  return way ? std::optional{*way} : std::nullopt;
+}
+
+/// Makes `connection` the one over which CAF sends to `peer`, and from which it takes messages as that one's. No
+/// connection at all is none.
+template <class Broker>
+void set_way(caf::io::abstract_broker* broker, const caf::node_id& peer,
+             std::optional<caf::io::connection_handle> connection) {
+  auto& table = static_cast<Broker*>(broker)->instance.tbl();
+  if (const auto way = table.lookup_direct(peer))
+    table.erase_direct(*way);
+  if (connection)
+    table.add_direct(*connection, peer);
 }
 
 /// What a message of CAF's protocol does, as far as it matters here.

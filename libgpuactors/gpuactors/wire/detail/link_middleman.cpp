@@ -13,6 +13,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 
 namespace gpuactors::detail {
@@ -25,11 +27,21 @@ using caf::io::network::operation;
 using caf::io::network::rw_state;
 using transport::Pipe;
 
+class LinkScribe;
+
+/// The connections of this process, by what CAF calls them.
+using LinkTwins = std::unordered_map<caf::io::connection_handle, LinkScribe*>;
+
+/// Who has begun a connection.
+enum class Begun { here, there };
+
 /// The parts of this process that each connection uses: the gate that admits it, and the lanes by which senders find
 /// it.
 struct LinkEnds {
   std::shared_ptr<LinkGate> gate;
   std::shared_ptr<Lanes> lanes;
+  /// Used by the thread of the event loop alone.
+  std::shared_ptr<LinkTwins> twins = std::make_shared<LinkTwins>();
 };
 
 /// The read policy of CAF's stream: reads from the pipe, which never blocks.
@@ -171,10 +183,10 @@ private:
 /// One connection, as CAF's broker uses it.
 class LinkScribe final : public caf::io::scribe {
 public:
-  LinkScribe(default_multiplexer& multiplexer, LinkSession session, LinkEnds ends)
+  LinkScribe(default_multiplexer& multiplexer, LinkSession session, LinkEnds ends, Begun begun)
     : scribe(caf::io::network::conn_hdl_from_socket(session.socket.get())), gate_(std::move(ends.gate)),
-      lanes_(std::move(ends.lanes)), other_(std::move(session.peer)), owner_(std::make_shared<LinkScribe*>(this)),
-      socket_(std::move(session.socket)),
+      lanes_(std::move(ends.lanes)), twins_(std::move(ends.twins)), begun_(begun), other_(std::move(session.peer)),
+      owner_(std::make_shared<LinkScribe*>(this)), socket_(std::move(session.socket)),
       pipe_(std::make_shared<Pipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer))),
       stream_(multiplexer, socket_.get(), *pipe_, ReadPolicy{*pipe_, *gate_, gate_->is_secure()},
               [this] { read_soon(); }) {
@@ -186,6 +198,8 @@ public:
     *owner_ = nullptr;
     pipe_->close();
     leave_lane();
+    if (const auto entry = twins_->find(hdl()); entry != twins_->end() && entry->second == this)
+      twins_->erase(entry);
     static_cast<void>(gate_->announced(announced_, 0));
     gate_->left();
   }
@@ -198,7 +212,7 @@ public:
       config.second = 1;
     }
     announced_ = config.second;
-    if (!peer_)
+    if (!peer_ && !twin_of_)
       enter_lane();
     stream_.configure_read(config);
     if (!launched_)
@@ -212,9 +226,10 @@ public:
       return true;
     if (!is_payload)
       header_ = caf_version::read_link_header(data);
-    if (is_payload ? examine_payload(data, size) : examine_header())
-      return scribe::consume(runner, data, size);
-    return true;
+    if (is_payload ? !examine_payload(data, size) : !examine_header())
+      return true;
+    const auto to_caf = [&] { return scribe::consume(runner, data, size); };
+    return is_payload && header_.kind == caf_version::LinkKind::handshake ? meet(data, size, to_caf) : hear(to_caf);
   }
 
   void ack_writes(bool enable) override {
@@ -233,6 +248,8 @@ public:
     // CAF has already notified everybody who waits for an answer from the other side.
     leave_lane();
     pipe_->retire();
+    if (begun_ == Begun::here && !is_met_)
+      stream_.wr_buf().clear();
     stream_.finish(this);
     detach(&stream_.backend(), false);
   }
@@ -285,7 +302,8 @@ private:
   }
 
   void write() {
-    if (!detached())
+    // CAF 1.x names itself at once on a connection that it has begun, while it may yet find that there is one already.
+    if (!detached() && (begun_ == Begun::there || is_met_))
       stream_.write(this);
   }
 
@@ -320,6 +338,62 @@ private:
     return refuse("a client may speak of its own actors only, and under one name");
   }
 
+  // -- two connections between two processes ------------------------------------------------------
+  //
+  // Two processes that connect to each other at one moment have two connections. CAF then sends over the one that it
+  // has begun itself, and drops the senders of what comes over the other: answers to it go nowhere, on both sides. So
+  // both take the connection that the process with the smaller id has begun, and the other one is its twin: what is on
+  // its way there is still heard, and CAF closes it later, as there is no more heartbeat.
+
+  /// Has CAF take the other side's handshake.
+  template <class ToCaf>
+  bool meet(const void* data, std::size_t size, ToCaf to_caf) {
+    auto& system = parent()->system();
+    const auto peer = caf_version::ends_of(system, header_.kind, data, size).first;
+    const auto way = peer ? way_to(peer) : std::nullopt;
+    // Where this side has begun it, the other one has not heard of it yet: CAF closes it. Nobody dials clients, and
+    // they could name any process.
+    const bool is_second = begun_ == Begun::there && other_.caller().administers && way && *way != hdl();
+    const auto entry = is_second ? twins_->find(*way) : twins_->end();
+    const bool wins = entry != twins_->end() && entry->second->begun_ == Begun::here && peer < system.node();
+    if (wins) {
+      entry->second->become_twin(peer);
+      set_way(peer, std::nullopt);
+    } else if (is_second) {
+      become_twin(peer);
+    }
+    const bool goes_on = to_caf();
+    if (!detached())
+      is_met_ = true;
+    write();
+    return goes_on;
+  }
+
+  /// Has CAF take a message.
+  template <class ToCaf>
+  bool hear(ToCaf to_caf) {
+    const auto way = twin_of_ ? way_to(twin_of_) : std::nullopt;
+    if (!way)
+      return to_caf();
+    set_way(twin_of_, hdl());
+    const bool goes_on = to_caf();
+    set_way(twin_of_, way);
+    return goes_on;
+  }
+
+  void become_twin(const caf::node_id& peer) {
+    leave_lane();
+    twin_of_ = peer;
+  }
+
+  std::optional<caf::io::connection_handle> way_to(const caf::node_id& peer) {
+    return caf_version::way_to<caf::io::basp_broker>(parent(), peer);
+  }
+
+  void set_way(const caf::node_id& peer, std::optional<caf::io::connection_handle> connection) {
+    caf_version::set_way<caf::io::basp_broker>(parent(), peer, connection);
+  }
+
   bool refuse(std::string_view why) {
     gate_->refuse_peer(stream_.fd(), other_.caller().name, why);
     ::shutdown(stream_.fd(), SHUT_RDWR);
@@ -340,6 +414,7 @@ private:
     }
     // CAF's own handshake may still be in the buffer. A request that arrived before it would have no sender for CAF on
     // the other side.
+    is_met_ = true;
     write();
     if (detached())
       return;
@@ -355,6 +430,7 @@ private:
 
   void launch() {
     launched_ = true;
+    (*twins_)[hdl()] = this;
     stream_.start(this);
     // Bytes that arrived with the TLS handshake are already in the session: the socket will not report them as
     // readable.
@@ -370,6 +446,12 @@ private:
 
   std::shared_ptr<LinkGate> gate_;
   std::shared_ptr<Lanes> lanes_;
+  std::shared_ptr<LinkTwins> twins_;
+  const Begun begun_;
+  // CAF has taken the other side's handshake, and has not closed this connection for it.
+  bool is_met_ = false;
+  // The process at the other end, if there is another connection to it that is used.
+  caf::node_id twin_of_;
   // Who is at the other end: which process, and whose.
   caf::node_id peer_;
   transport::TlsPeer other_;
@@ -423,7 +505,7 @@ private:
     if (detached() || !ends_.gate->entered())
       return;
     auto& multiplexer = acceptor_.backend();
-    auto scribe = caf::make_counted<LinkScribe>(multiplexer, std::move(session), ends_);
+    auto scribe = caf::make_counted<LinkScribe>(multiplexer, std::move(session), ends_, Begun::there);
     const auto handle = scribe->hdl();
     parent()->add_scribe(std::move(scribe));
     doorman::new_connection(&multiplexer, handle);
@@ -450,7 +532,7 @@ protected:
     if (!session || !ends_.gate->entered())
       return caf::make_error(caf::sec::cannot_connect_to_node);
     caf::io::network::nonblocking(session->socket.get(), true);
-    return caf::io::scribe_ptr{caf::make_counted<LinkScribe>(multiplexer(), std::move(*session), ends_)};
+    return caf::io::scribe_ptr{caf::make_counted<LinkScribe>(multiplexer(), std::move(*session), ends_, Begun::here)};
   }
 
   caf::expected<caf::io::doorman_ptr> open(std::uint16_t port, const char* address, bool reuse) override {
