@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 
 namespace gpuactors::detail {
@@ -14,6 +15,8 @@ namespace {
 
 constexpr std::chrono::seconds refusals_counted_for{10};
 constexpr std::size_t refusals_said_most = 5;
+/// Whoever takes connections in plaintext says at once who it is.
+constexpr std::chrono::seconds greeting_patience{1};
 
 std::string host_of(int socket) {
   sockaddr_storage address{};
@@ -86,9 +89,12 @@ Result<LinkSession> LinkGate::dial(const Endpoint& to, TimePoint until) {
   if (!socket)
     return fail(Errc::unavailable, fmt::format("no connection to {}: {}", to_string(to), socket.error().message()));
   set_options(socket->get());
-  if (!tls_)
-    return LinkSession{std::move(*socket), nullptr, {}};
   transport::Channel channel{std::move(*socket), stop_};
+  if (!tls_) {
+    const auto greeted = channel.wait_for_bytes(std::min(until, deadline_after(Clock::now(), greeting_patience)));
+    const bool is_silent = !greeted && greeted.error().code() == Errc::deadline_exceeded;
+    return LinkSession{std::move(channel).release().first, nullptr, {}, is_silent};
+  }
   auto secured = channel.secure(*tls_, transport::TlsPart::connects_to_node, until);
   // The peer's first bytes tell whether it accepts this side's certificate.
   if (secured)

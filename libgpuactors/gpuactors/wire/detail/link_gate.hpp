@@ -20,6 +20,8 @@ struct LinkSession {
   /// The TLS session; null in plaintext.
   transport::TlsSession tls;
   transport::TlsPeer peer;
+  /// The peer, to which this process has connected, says nothing by itself, as one does that expects TLS.
+  bool is_silent = false;
 };
 
 /// Makes the TLS handshakes on its own threads and gives CAF established connections, because CAF's own TLS module

@@ -185,7 +185,8 @@ class LinkScribe final : public caf::io::scribe {
 public:
   LinkScribe(default_multiplexer& multiplexer, LinkSession session, LinkEnds ends, Begun begun)
     : scribe(caf::io::network::conn_hdl_from_socket(session.socket.get())), gate_(std::move(ends.gate)),
-      lanes_(std::move(ends.lanes)), twins_(std::move(ends.twins)), begun_(begun), other_(std::move(session.peer)),
+      lanes_(std::move(ends.lanes)), twins_(std::move(ends.twins)), begun_(begun),
+      speaks_(begun == Begun::there || session.is_silent), other_(std::move(session.peer)),
       owner_(std::make_shared<LinkScribe*>(this)), socket_(std::move(session.socket)),
       pipe_(std::make_shared<Pipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer))),
       stream_(multiplexer, socket_.get(), *pipe_, ReadPolicy{*pipe_, *gate_, gate_->is_secure()},
@@ -248,7 +249,7 @@ public:
     // CAF has already notified everybody who waits for an answer from the other side.
     leave_lane();
     pipe_->retire();
-    if (begun_ == Begun::here && !is_met_)
+    if (!speaks_)
       stream_.wr_buf().clear();
     stream_.finish(this);
     detach(&stream_.backend(), false);
@@ -302,8 +303,8 @@ private:
   }
 
   void write() {
-    // CAF 1.x names itself at once on a connection that it has begun, while it may yet find that there is one already.
-    if (!detached() && (begun_ == Begun::there || is_met_))
+    // CAF names itself at once on a connection that it has begun, while it may yet find that there is one already.
+    if (!detached() && speaks_)
       stream_.write(this);
   }
 
@@ -364,7 +365,7 @@ private:
     }
     const bool goes_on = to_caf();
     if (!detached())
-      is_met_ = true;
+      speaks_ = true;
     write();
     return goes_on;
   }
@@ -414,7 +415,7 @@ private:
     }
     // CAF's own handshake may still be in the buffer. A request that arrived before it would have no sender for CAF on
     // the other side.
-    is_met_ = true;
+    speaks_ = true;
     write();
     if (detached())
       return;
@@ -448,8 +449,8 @@ private:
   std::shared_ptr<Lanes> lanes_;
   std::shared_ptr<LinkTwins> twins_;
   const Begun begun_;
-  // CAF has taken the other side's handshake, and has not closed this connection for it.
-  bool is_met_ = false;
+  // CAF's bytes are sent: on a connection that this side has begun, once it is clear that CAF keeps it.
+  bool speaks_;
   // The process at the other end, if there is another connection to it that is used.
   caf::node_id twin_of_;
   // Who is at the other end: which process, and whose.
