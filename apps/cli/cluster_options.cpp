@@ -14,7 +14,7 @@ CLI::Option* add_seconds(CLI::App& parser, const std::string& name, Duration& du
 }
 
 void add_connection(CLI::App& parser, ConnectOptions& options, const ConnectionTexts& texts) {
-  parser.add_option("--broker", options.broker, texts.broker)->type_name("HOST:PORT")->group(texts.group);
+  parser.add_option("--broker", options.broker, texts.broker)->type_name("HOST:PORT,...")->group(texts.group);
   parser
       .add_option("--certs", options.certificates, "Folder with this machine's certificates. Default: the user's own")
       ->type_name("DIR")

@@ -196,15 +196,32 @@ Command add_broker(CLI::App& program) {
   auto arguments = std::make_shared<DaemonArguments>();
   auto* parser = program.add_subcommand("broker", "Run the broker of a cluster: it places tasks and actors on nodes");
   add_broker_options(*parser, *arguments);
+  parser
+      ->add_option("--standby-of", arguments->broker.standby_of,
+                   "Stand by for the broker there: keep a copy of its state in --store, and take over when it does not "
+                   "answer any more and more than half of its nodes have asked here. Nodes and clients need both "
+                   "addresses: --broker A,B")
+      ->type_name("HOST:PORT");
+  parser
+      ->add_option(
+          "--votes", arguments->broker.standby_votes,
+          "With --standby-of: so many nodes have to have asked instead, such as 1 of a cluster of two machines. "
+          "A broker that is only cut off then goes on with the nodes that it reaches. Default: more than half")
+      ->type_name("N");
   add_security_options(*parser, *arguments);
-  parser->footer("It runs until Ctrl-C. When it is started again, nodes and clients come back by themselves; running "
-                 "actors never stop.\n\n"
-                 "Examples:\n"
-                 "  gpuactors broker                                 on this machine\n"
-                 "  gpuactors broker --listen 0.0.0.0:7711 --certs /etc/gpuactors\n"
-                 "  gpuactors broker --store /var/lib/gpuactors/store --quota alice=4 --quota '*=1'");
+  parser->footer(
+      "It runs until Ctrl-C. When it is started again, nodes and clients come back by themselves; running "
+      "actors never stop.\n\n"
+      "Examples:\n"
+      "  gpuactors broker                                 on this machine\n"
+      "  gpuactors broker --listen 0.0.0.0:7711 --certs /etc/gpuactors\n"
+      "  gpuactors broker --store /var/lib/gpuactors/store --quota alice=4 --quota '*=1'\n"
+      "  gpuactors broker --listen 10.0.0.2:7711 --store /var/lib/gpuactors/store --standby-of 10.0.0.1:7711");
   return {parser, [arguments]() -> Result<void> {
             GPUACTORS_TRY(read_broker(*arguments));
+            arguments->broker.stands_by = [](std::string_view where) {
+              std::cout << "broker stands by at " << where << std::endl;
+            };
             return run_broker(arguments->broker, options_of(*arguments, "broker listens at"));
           }};
 }
@@ -212,8 +229,10 @@ Command add_broker(CLI::App& program) {
 Command add_node(CLI::App& program) {
   auto arguments = std::make_shared<DaemonArguments>();
   auto* parser = program.add_subcommand("node", "Run a node of a cluster: it offers this machine's devices");
-  parser->add_option("--broker", arguments->node.broker, "Where the broker listens")
-      ->type_name("HOST:PORT")
+  parser
+      ->add_option("--broker", arguments->node.broker,
+                   "Where the broker listens; with commas between, also those that stand by for it")
+      ->type_name("HOST:PORT,...")
       ->required()
       ->envname("GPUACTORS_BROKER");
   add_node_options(*parser, *arguments);

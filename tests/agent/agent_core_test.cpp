@@ -250,6 +250,23 @@ TEST_CASE("an agent whose name another node has taken ends what the broker has g
   CHECK(scene.world.notices.find("the broker has given up 2 leases here") != std::string::npos);
 }
 
+TEST_CASE("an agent that meets a broker which does not serve looks for another one, and keeps what it holds") {
+  Scene scene;
+  scene.lease(1);
+  scene.come_up(1);
+  scene.core->broker_changed(nullptr);
+  scene.core->broker_changed(std::make_shared<Somebody>(0));
+  const auto notices = scene.world.notices;
+  const auto reminders = scene.world.reminders.size();
+  scene.world.answer(Result<void>{fail(Errc::stale_epoch, "it stands by")});
+  CHECK(scene.world.times_sent_away == 1);
+  // It does not ask here again, and tells the operator nothing that its connection does not.
+  CHECK(scene.world.reminders.size() == reminders);
+  scene.core->broker_changed(nullptr);
+  CHECK(scene.world.notices == notices);
+  CHECK_FALSE(scene.ordered("worker 1: end 1"));
+}
+
 TEST_CASE("an agent that is refused for another reason keeps what it holds") {
   Scene scene;
   scene.lease(1);

@@ -162,6 +162,10 @@ public:
     ++times_parted;
   }
 
+  void look_elsewhere(const Error&) override {
+    ++times_sent_away;
+  }
+
   TimePoint time{std::chrono::hours{1}};
   std::vector<Reminder> reminders;
   std::vector<v1::LeaseStarted> started;
@@ -184,6 +188,7 @@ public:
   int times_registered = 0;
   int times_emptied = 0;
   int times_parted = 0;
+  int times_sent_away = 0;
 
 private:
   void note(const ContactPtr& worker, const std::string& what, std::uint64_t lease) {

@@ -45,3 +45,17 @@ TEST_CASE("loopback is localhost and addresses, not names that begin like one") 
   CHECK_FALSE(is_loopback("10.0.0.1"));
   CHECK_FALSE(is_loopback(""));
 }
+
+TEST_CASE("several addresses stand with commas between, each of them once", "[endpoint]") {
+  const auto several = parse_endpoints("10.0.0.1:7711,[::1]:7712,broker:0");
+  REQUIRE(several);
+  CHECK(*several == std::vector<Endpoint>{{"10.0.0.1", 7711}, {"::1", 7712}, {"broker", 0}});
+  CHECK(to_string(*several) == "10.0.0.1:7711,[::1]:7712,broker:0");
+  CHECK(parse_endpoints("a:1")->size() == 1);
+  for (const auto* bad : {"", "a:1,", ",a:1", "a:1,b", "a:1,b:2,a:1"}) {
+    INFO(bad);
+    REQUIRE_FALSE(parse_endpoints(bad));
+    CHECK(parse_endpoints(bad).error().code() == Errc::invalid_argument);
+  }
+  CHECK(parse_endpoints("a:1,b:2,a:1").error().message() == "a:1 is in \"a:1,b:2,a:1\" twice");
+}

@@ -113,6 +113,17 @@ void Processes::start_broker(std::vector<std::string> arguments) {
   broker_ = line.substr(line.rfind(' ') + 1);
 }
 
+void Processes::start_standby(const std::string& name, const std::string& of, std::vector<std::string> arguments,
+                              const std::string& listen) {
+  arguments.insert(arguments.begin(), {"broker", "--listen", listen});
+  if (!of.empty())
+    arguments.insert(arguments.end(), {"--standby-of", of});
+  const auto before = start(name, std::move(arguments));
+  const auto line = await_line("broker stands by at ", before);
+  if (!of.empty())
+    broker_ = of + "," + line.substr(line.rfind(' ') + 1);
+}
+
 void Processes::start_node(const std::string& name, const std::string& devices, std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(),
                    {"node", "--broker", broker_, "--name", name, "--devices", devices, "--program", own_program()});

@@ -30,6 +30,16 @@ public:
   /// Starts `gpuactors broker`; it keeps its port when it is started again under the same name.
   void start_broker(std::vector<std::string> arguments = {});
 
+  /// Starts `gpuactors broker --standby-of`. Nodes and clients that are started from now on know both.
+  /// @param listen where; empty: at any port.
+  void start_standby(const std::string& name, const std::string& of, std::vector<std::string> arguments,
+                     const std::string& listen = "127.0.0.1:0");
+
+  /// A path in the folder of this cluster.
+  [[nodiscard]] std::string file(const std::string& name) const {
+    return (folder_ / name).string();
+  }
+
   /// Starts `gpuactors node` whose workers are this program.
   void start_node(const std::string& name, const std::string& devices = "host:2x64MiB",
                   std::vector<std::string> arguments = {});

@@ -170,6 +170,10 @@ public:
     cluster_.say_goodbye(node_);
   }
 
+  void look_elsewhere(const Error& why) override {
+    cluster_.violations_.push_back(fmt::format("node {} was sent away: {}", node_.offer.name(), why.message()));
+  }
+
   void parted() override {
     cluster_.at_agent(node_, cluster_.soon(5),
                       [&cluster = cluster_, &node = node_](AgentCore&) { cluster.restart(node); });

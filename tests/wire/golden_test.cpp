@@ -110,6 +110,9 @@ TEST_CASE("the type ids of messages stay what they were", "[wire]") {
   CHECK(id<v1::Goodbye>() == 46);
   CHECK(id<v1::SetQuota>() == 47);
   CHECK(id<v1::NodePrograms>() == 48);
+  CHECK(id<v1::FollowState>() == 49);
+  CHECK(id<v1::StateChanges>() == 50);
+  CHECK(id<v1::TakenOver>() == 51);
 }
 
 TEST_CASE("control messages keep their bytes", "[wire]") {

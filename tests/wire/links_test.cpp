@@ -4,6 +4,7 @@
 #include <gpuactors/wire/lanes.hpp>
 
 #include <support/catch.hpp>
+#include <support/eventually.hpp>
 
 // The lanes are the way of calls with this version only.
 #if GPUACTORS_CAF_017
@@ -13,7 +14,10 @@
 #include <atomic>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -34,7 +38,7 @@ void greet(LinkedProcess& own, const LinkedProcess& other, const std::shared_ptr
 }
 
 std::shared_ptr<Redial> redial_of(LinkedProcess& process, Redial::OnChange on_change) {
-  return std::make_shared<Redial>(process.links(), process.address(), std::move(on_change));
+  return std::make_shared<Redial>(process.links(), std::vector{process.address()}, std::move(on_change));
 }
 
 } // namespace
@@ -75,6 +79,39 @@ TEST_CASE("who stops a redial waits for what it calls, and it calls nobody after
   redial->again(error);
   redial->stop();
   CHECK(ended == 1);
+}
+
+TEST_CASE("a redial with several addresses goes on to the next one, also when it is told that one does not serve",
+          "[wire]") {
+  LinkedProcess process;
+  LinkedProcess first;
+  LinkedProcess second;
+  const auto nobody = [] {
+    LinkedProcess gone;
+    return gone.address();
+  }();
+  std::mutex mutex;
+  std::vector<std::pair<bool, caf::node_id>> seen;
+  const auto redial =
+      std::make_shared<Redial>(process.links(), std::vector{nobody, first.address(), second.address()},
+                               [&](const Result<caf::strong_actor_ptr>& handle) {
+                                 const std::lock_guard lock{mutex};
+                                 seen.emplace_back(handle.has_value(), handle ? (*handle)->node() : caf::node_id{});
+                               });
+  const auto connected_to = [&](const LinkedProcess& other) {
+    return eventually([&] {
+      const std::lock_guard lock{mutex};
+      return !seen.empty() && seen.back() == std::pair{true, other.actor()->node()};
+    });
+  };
+  redial->start();
+  CHECK(connected_to(first));
+  CHECK_FALSE(seen.front().first);
+  redial->again(Error{Errc::unavailable, "it stands by"});
+  CHECK(connected_to(second));
+  redial->again(Error{Errc::unavailable, "it stands by, too"});
+  CHECK(connected_to(first));
+  redial->stop();
 }
 
 TEST_CASE("a redial may be stopped by what it calls, and by what that calls", "[wire]") {

@@ -182,6 +182,10 @@ public:
     self_.options_.emptied();
   }
 
+  void look_elsewhere(const Error& why) override {
+    self_.options_.look_elsewhere(why);
+  }
+
   void parted() override {
     self_.options_.parted();
   }

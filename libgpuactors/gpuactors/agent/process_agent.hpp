@@ -48,6 +48,8 @@ struct ProcessAgentOptions {
   std::function<void()> emptied = [] {};
   /// Called after a `Goodbye` once the broker knows that the node is stopped, or cannot be told.
   std::function<void()> parted = [] {};
+  /// The broker does not serve: another one is to be looked for.
+  std::function<void(const Error&)> look_elsewhere = [](const Error&) {};
 };
 
 /// Passes messages to an `AgentCore`, which decides, and clients' questions to the node's log. Event-based; never

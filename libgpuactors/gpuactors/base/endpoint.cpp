@@ -31,10 +31,31 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   return result;
 }
 
+Result<std::vector<Endpoint>> parse_endpoints(std::string_view text) {
+  std::vector<Endpoint> result;
+  for (auto rest = text;;) {
+    const auto comma = rest.find(',');
+    GPUACTORS_LET(endpoint, parse_endpoint(rest.substr(0, comma)));
+    if (std::find(result.begin(), result.end(), endpoint) != result.end())
+      return fail(Errc::invalid_argument, fmt::format("{} is in \"{}\" twice", to_string(endpoint), text));
+    result.push_back(std::move(endpoint));
+    if (comma == std::string_view::npos)
+      return result;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
 std::string to_string(const Endpoint& endpoint) {
   if (endpoint.host.find(':') != std::string::npos)
     return fmt::format("[{}]:{}", endpoint.host, endpoint.port);
   return fmt::format("{}:{}", endpoint.host, endpoint.port);
+}
+
+std::string to_string(const std::vector<Endpoint>& endpoints) {
+  std::string text;
+  for (const auto& endpoint : endpoints)
+    text += (text.empty() ? "" : ",") + to_string(endpoint);
+  return text;
 }
 
 bool is_loopback(std::string_view host) noexcept {

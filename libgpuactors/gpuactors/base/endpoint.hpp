@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpuactors {
 
@@ -21,8 +22,15 @@ struct Endpoint {
 /// @returns `invalid_argument`, naming what is missing.
 [[nodiscard]] Result<Endpoint> parse_endpoint(std::string_view text);
 
+/// Parses one or more of them with commas between: "10.0.0.1:7711,10.0.0.2:7711".
+/// @returns `invalid_argument` as `parse_endpoint`, and for an address that is there twice.
+[[nodiscard]] Result<std::vector<Endpoint>> parse_endpoints(std::string_view text);
+
 /// Renders the form that `parse_endpoint` reads.
 [[nodiscard]] std::string to_string(const Endpoint& endpoint);
+
+/// Renders the form that `parse_endpoints` reads.
+[[nodiscard]] std::string to_string(const std::vector<Endpoint>& endpoints);
 
 /// Returns whether only this machine can reach the host: a loopback address or "localhost".
 [[nodiscard]] bool is_loopback(std::string_view host) noexcept;

@@ -222,6 +222,17 @@ inline constexpr std::chrono::microseconds link_collect{15};
 /// How long one attempt to connect may take.
 inline constexpr std::chrono::seconds connect_timeout{3};
 
+// -- brokers that stand by ------------------------------------------------------------------------
+
+/// How often one asks the active broker for what has changed.
+inline constexpr std::chrono::milliseconds follow_interval{200};
+/// How long it counts that a node has asked it. Longer than a node takes to try all of its broker's addresses once.
+inline constexpr std::chrono::seconds vote_lasts{10};
+/// Of the latest changes, a broker remembers these for those that follow it.
+inline constexpr std::size_t remembered_changes_bytes = std::size_t{64} << 20;
+/// Size of one answer to a follower, which the last entry in it may exceed.
+inline constexpr std::size_t state_part_bytes = std::size_t{1} << 20;
+
 /// Minimum interval at which a node forwards saved actor states to the broker; of several saves of one actor only the
 /// last is sent.
 inline constexpr std::chrono::milliseconds save_interval{50};

@@ -3,6 +3,7 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/node_part.hpp>
 #include <gpuactors/cluster/detail/notices.hpp>
+#include <gpuactors/cluster/detail/standby_part.hpp>
 #include <gpuactors/cluster/detail/termination.hpp>
 
 #include <fmt/format.h>
@@ -44,9 +45,9 @@ struct RunningBroker {
   detail::BrokerPart& part;
 };
 
-/// Starts a broker, calls `run` with it, and ends it.
+/// Starts a broker, after it has stood by for another one if it has to, calls `run` with it, and ends it.
 template <class Run>
-Result<void> with_broker(const BrokerDaemon& broker, const DaemonOptions& daemon, Run run) {
+Result<void> with_broker(const BrokerDaemon& broker, const DaemonOptions& daemon, bool may_stand_by, Run run) {
   detail::Termination termination;
   const detail::Notices notices{daemon.notice};
   const auto options = with_notices(daemon, notices);
@@ -54,15 +55,36 @@ Result<void> with_broker(const BrokerDaemon& broker, const DaemonOptions& daemon
   detail::warn_if_open(listen.host, options);
   GPUACTORS_LET(links, links_of(options, is_loopback(listen.host)));
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
+  GPUACTORS_LET(active, detail::broker_to_follow(*core, broker));
+  detail::StandbyPart standby;
+  if (active) {
+    if (!may_stand_by)
+      return fail(Errc::unavailable, fmt::format("the broker at {} serves this cluster now: gpuactors node joins it "
+                                                 "(--broker), gpuactors broker stands by for it (--standby-of)",
+                                                 to_string(*active)));
+    GPUACTORS_TRY(standby.start(*core, broker, options, *active));
+    options.notice(fmt::format("stands by for the broker at {}", to_string(*active)));
+    broker.stands_by(to_string(standby.endpoint()));
+    GPUACTORS_LET(due, standby.wait(termination));
+    if (!due)
+      return {};
+    options.notice(fmt::format("takes over from the broker at {}: {}", to_string(*active), standby.why()));
+    GPUACTORS_TRY(standby.hand_over());
+  }
+  auto serving = broker;
+  if (active)
+    serving.listen = to_string(standby.endpoint());
   detail::BrokerPart part;
-  GPUACTORS_TRY(part.start(*core, broker));
+  GPUACTORS_TRY(part.start(*core, serving));
+  if (active)
+    standby.tell_former();
   return run(RunningBroker{termination, options, *core, part});
 }
 
 } // namespace
 
 Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& daemon) {
-  return with_broker(broker, daemon, [](const RunningBroker& running) {
+  return with_broker(broker, daemon, true, [](const RunningBroker& running) {
     running.options.ready(to_string(running.part.endpoint()));
     running.termination.wait();
     return running.part.failure();
@@ -73,7 +95,7 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
   detail::Termination termination;
   const detail::Notices notices{daemon.notice};
   const auto options = with_notices(daemon, notices);
-  GPUACTORS_LET(broker, parse_endpoint(node.broker));
+  GPUACTORS_LET(broker, parse_endpoints(node.broker));
   GPUACTORS_LET(links, links_of(options, false));
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   detail::NodePart part;
@@ -88,10 +110,10 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
 }
 
 Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const DaemonOptions& daemon) {
-  return with_broker(broker, daemon, [&](const RunningBroker& running) -> Result<void> {
+  return with_broker(broker, daemon, false, [&](const RunningBroker& running) -> Result<void> {
     const auto& [termination, options, core, part] = running;
     detail::NodePart local;
-    GPUACTORS_TRY(local.start(core, node, part.local_endpoint(), options, part.handle()));
+    GPUACTORS_TRY(local.start(core, node, {part.local_endpoint()}, options, part.handle()));
     // Reports ready only once the node is registered, so that whoever asks the broker then finds the node.
     if (!local.await_registration(termination))
       return first_of(part, local);

@@ -37,12 +37,22 @@ struct BrokerDaemon {
   /// quotas.
   /// Empty means that a restarted broker knows only what its nodes and clients report.
   std::string store{};
+  /// "HOST:PORT" of a broker for which this one stands by: it keeps a copy of its state in `store`, and takes over when
+  /// that one does not answer any more and more than half of its nodes have asked here. Nodes and clients need both
+  /// addresses. Empty: this one serves, unless the one that stood by for it has taken over meanwhile; then it stands by
+  /// for that one.
+  std::string standby_of{};
+  /// How many nodes have to have asked before it takes over; 0: more than half of them. With fewer, a broker that is
+  /// only out of its sight may go on beside it, each with the nodes that it reaches.
+  std::size_t standby_votes = 0;
+  /// Called when it begins to stand by, with the address at which it listens.
+  std::function<void(std::string_view)> stands_by = [](std::string_view) {};
   /// Quotas by owner, as `Cluster::set_quota` sets them. They replace those in `store`, which keeps them.
   std::map<std::string, double> quotas{};
 };
 
 struct NodeDaemon {
-  /// The broker's address, "HOST:PORT".
+  /// The broker's address, "HOST:PORT"; with commas between, also those of brokers that stand by for it.
   std::string broker{};
   /// Unique in the cluster; empty means the host's name.
   std::string name{};

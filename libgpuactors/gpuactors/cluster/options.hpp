@@ -176,7 +176,7 @@ struct EmbeddedNode {
 
 /// How a program connects to a cluster.
 struct ConnectOptions {
-  /// The broker's address, "HOST:PORT".
+  /// The broker's address, "HOST:PORT"; with commas between, also those of brokers that stand by for it.
   std::string broker{};
   /// The folder with this machine's certificates; empty means the user's own (`CertificateFolder::default_path`).
   std::string certificates{};

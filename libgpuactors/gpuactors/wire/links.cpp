@@ -178,6 +178,17 @@ Result<std::uint16_t> Links::publish(const caf::strong_actor_ptr& actor, const E
   return result;
 }
 
+Result<void> Links::unpublish(std::uint16_t port) {
+  std::promise<Result<void>> closed;
+  auto answer = std::make_shared<Answer>([&](const Result<MessageContent*>& content) {
+    closed.set_value(content ? Result<void>{} : fail(content.error()));
+  });
+  ask_here(port_, answer, middleman_, deadline_after(Clock::now(), limits::link_timeout), caf::close_atom_v, port);
+  if (const auto result = closed.get_future().get(); !result)
+    return fail(Errc::internal, fmt::format("port {} cannot be closed: {}", port, result.error().message()));
+  return {};
+}
+
 void Links::connect(const Endpoint& to, Duration timeout, const OnConnected& done) {
   // A connection may end although all is well, for example because the other side has just begun one to this process.
   // One more attempt follows then.
@@ -242,7 +253,7 @@ void Links::on_end(const caf::strong_actor_ptr& actor, std::function<void()> fun
 
 // -- Redial ---------------------------------------------------------------------------------------
 
-Redial::Redial(Links& links, Endpoint to, OnChange on_change)
+Redial::Redial(Links& links, std::vector<Endpoint> to, OnChange on_change)
   : links_(links), to_(std::move(to)), on_change_(std::move(on_change)) {
   // nop
 }
@@ -269,12 +280,14 @@ void Redial::again(Error why) {
 }
 
 void Redial::dial() {
+  Endpoint to;
   {
     const std::lock_guard lock{mutex_};
     if (stopped_)
       return;
+    to = to_[at_];
   }
-  links_.connect(to_, limits::connect_timeout, [self = shared_from_this()](Result<caf::strong_actor_ptr> handle) {
+  links_.connect(to, limits::connect_timeout, [self = shared_from_this()](Result<caf::strong_actor_ptr> handle) {
     if (handle)
       self->connected(*handle);
     else
@@ -293,12 +306,14 @@ void Redial::connected(const caf::strong_actor_ptr& handle) {
     const auto self = weak.lock();
     if (self == nullptr)
       return;
+    std::string whose;
     {
       const std::lock_guard lock{self->mutex_};
       if (self->round_ != round)
         return;
+      whose = to_string(self->to_[self->at_]);
     }
-    self->lost(Error{Errc::unavailable, fmt::format("the connection to {} is lost", to_string(self->to_))});
+    self->lost(Error{Errc::unavailable, fmt::format("the connection to {} is lost", whose)});
   });
 }
 
@@ -307,9 +322,11 @@ void Redial::lost(Error error) {
   if (stopped_)
     return;
   ++round_;
-  // Doubles the pause from the shortest to the longest, plus up to a quarter at random, so that many processes do not
-  // reconnect at the same moment.
-  const auto doubled = limits::redial_shortest * (1U << std::min(failures_++, 10));
+  at_ = (at_ + 1) % to_.size();
+  // Doubles the pause from the shortest to the longest with each round, plus up to a quarter at random, so that many
+  // processes do not reconnect at the same moment.
+  const auto rounds = static_cast<std::size_t>(failures_++) / to_.size();
+  const auto doubled = limits::redial_shortest * (1U << std::min<std::size_t>(rounds, 10));
   auto pause = std::min<Duration>(doubled, limits::redial_longest);
   thread_local std::minstd_rand random{std::random_device{}()};
   pause += Duration{static_cast<Duration::rep>(random() % static_cast<std::uint64_t>(pause.count() / 4 + 1))};

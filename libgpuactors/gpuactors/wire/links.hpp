@@ -64,6 +64,10 @@ public:
   /// @returns the port, chosen by the system if `listen.port` is 0; `unavailable` if it is taken.
   Result<std::uint16_t> publish(const caf::strong_actor_ptr& actor, const Endpoint& listen);
 
+  /// Closes a port. Connections that were made to it stay. Blocks as `publish`.
+  /// @returns `internal` if there is no such port.
+  Result<void> unpublish(std::uint16_t port);
+
   /// Connects to the actor that a process published. `done` is called once, on any thread, and must not block.
   ///
   /// Errors: `unavailable` (nobody listens there, or no answer within `timeout`), `invalid_argument` (one side speaks
@@ -105,13 +109,14 @@ private:
 };
 
 /// Maintains one connection: dials until it is established, and again when it is lost, with growing pauses and some
-/// jitter.
+/// jitter. Of several addresses it tries one after the other, and pauses after the last.
 class Redial : public std::enable_shared_from_this<Redial> {
 public:
   /// Receives every change: the peer's handle, or why there is none. Called on any thread; must not block.
   using OnChange = std::function<void(Result<caf::strong_actor_ptr>)>;
 
-  Redial(Links& links, Endpoint to, OnChange on_change);
+  /// @param to one address at least.
+  Redial(Links& links, std::vector<Endpoint> to, OnChange on_change);
 
   /// Starts to dial. Call it once.
   void start();
@@ -131,10 +136,12 @@ private:
   void tell(std::unique_lock<std::mutex> lock, Result<caf::strong_actor_ptr> change);
 
   Links& links_;
-  Endpoint to_;
+  const std::vector<Endpoint> to_;
   std::mutex mutex_;
   std::condition_variable told_;
   // Guarded by the mutex.
+  /// Which address is dialled, or is the connection's.
+  std::size_t at_ = 0;
   OnChange on_change_;
   /// The threads that call it now.
   std::vector<std::thread::id> telling_;

@@ -137,7 +137,8 @@ using BrokerHandle = caf::typed_actor<
     Rpc<In<v1::ReleaseGroup>, Out<v1::Done>>, Rpc<In<v1::DrainNode>, Out<v1::Done>>, Tell<v1::PeerDown>, Tell<v1::Tick>,
     Rpc<In<v1::GetTypes>, Out<v1::TypeCatalog>>, Tell<v1::ActorSaved>, Tell<v1::HolderUsage>,
     Rpc<In<v1::Withdraw>, Out<v1::Done>>, Tell<v1::HeldAhead>, Tell<v1::DeviceFault>, Tell<v1::DeviceUse>,
-    Rpc<In<v1::Goodbye>, Out<v1::Done>>, Rpc<In<v1::SetQuota>, Out<v1::Done>>, Tell<v1::NodePrograms>>;
+    Rpc<In<v1::Goodbye>, Out<v1::Done>>, Rpc<In<v1::SetQuota>, Out<v1::Done>>, Tell<v1::NodePrograms>,
+    Rpc<In<v1::FollowState>, Out<v1::StateChanges>>, Tell<v1::TakenOver>>;
 
 /// A node's agent: orders from the broker, reports from workers and of devices.
 using AgentHandle =
@@ -225,4 +226,7 @@ CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::DeviceUse))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::Goodbye))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::SetQuota))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::NodePrograms))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::FollowState))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::StateChanges))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::TakenOver))
 CAF_END_TYPE_ID_BLOCK(gpuactors)

@@ -114,6 +114,8 @@ public:
   virtual void notice(std::string text) = 0;
   /// The broker has accepted the node.
   virtual void registered() = 0;
+  /// The broker does not serve: another one is to be looked for.
+  virtual void look_elsewhere(const Error& why) = 0;
   /// After `AgentCore::leave`: nothing runs here any more.
   virtual void emptied() = 0;
   /// After `AgentCore::say_goodbye`: the broker knows that the node is stopped, or cannot be told.

@@ -30,7 +30,7 @@ v1::ActorSaved save_of(const v1::HeldLease& held) {
 // -- the node -------------------------------------------------------------------------------------
 
 void AgentCore::broker_changed(const ContactPtr& broker) {
-  if (broker == nullptr && broker_ != nullptr)
+  if (broker == nullptr && accepted_)
     world_.notice("the connection to the broker is lost: what runs here goes on");
   broker_ = broker;
   accepted_ = false;
@@ -83,8 +83,11 @@ void AgentCore::registration_answered(std::uint64_t registration, const std::opt
     left_ = false;
     return tell_that_it_leaves();
   }
-  refused_ = registration;
   const auto& why = answer->error();
+  // This one stands by for another broker.
+  if (why.code() == Errc::stale_epoch)
+    return world_.look_elsewhere(why);
+  refused_ = registration;
   if (why.code() == Errc::already_exists)
     end_all();
   const auto* remedy = why.code() == Errc::already_exists ? ": this one needs another --name" : "";

@@ -10,11 +10,19 @@ LedgerOptions ledger_options(std::uint64_t last_id) {
   return options;
 }
 
+/// Puts in front of the store what brokers that stand by read.
+BrokerOptions with_feed(BrokerOptions options) {
+  if (options.store != nullptr)
+    options.store = std::make_shared<StateFeed>(std::move(options.store), options.last_id + 1);
+  return options;
+}
+
 } // namespace
 
 BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
-  : world_(world), options_(std::move(options)), ledger_(ledger_options(options_.last_id)), log_(world),
-    last_request_(options_.last_id), last_actor_(options_.last_id), last_group_(options_.last_id) {
+  : world_(world), options_(with_feed(std::move(options))), feed_(std::static_pointer_cast<StateFeed>(options_.store)),
+    ledger_(ledger_options(options_.last_id)), log_(world), last_request_(options_.last_id),
+    last_actor_(options_.last_id), last_group_(options_.last_id) {
   if (options_.recording != nullptr)
     ledger_.record(options_.recording);
 }

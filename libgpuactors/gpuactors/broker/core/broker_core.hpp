@@ -9,6 +9,7 @@
 #include <gpuactors/broker/core/lives.hpp>
 #include <gpuactors/broker/core/node_record.hpp>
 #include <gpuactors/broker/core/recorded_ledger.hpp>
+#include <gpuactors/broker/core/state_feed.hpp>
 #include <gpuactors/broker/core/world.hpp>
 
 #include <deque>
@@ -111,6 +112,8 @@ public:
   void withdraw(const v1::Withdraw& message, DoneAnswer answer);
   Result<void> drain(const v1::DrainNode& message);
   Result<void> set_quota(const v1::SetQuota& message);
+  /// @returns `unsupported` if the broker has no store.
+  Result<v1::StateChanges> follow(const v1::FollowState& message);
   [[nodiscard]] v1::ClusterState state(const v1::GetState& message) const;
   void types(const v1::GetTypes& message, TypesAnswer answer);
 
@@ -512,6 +515,8 @@ private:
 
   BrokerWorld& world_;
   const BrokerOptions options_;
+  /// The store, as brokers that stand by read it; null without one.
+  std::shared_ptr<StateFeed> feed_;
   RecordedLedger ledger_;
   bool recording_failed_ = false;
   bool settling_ = false;
@@ -561,6 +566,8 @@ private:
   // Why the last attempt to write the store failed; empty: it did not.
   std::string store_error_;
   std::uint64_t reserved_ids_ = 0;
+  /// Where the one listens that has asked last.
+  std::string follower_;
   // Whether the next turn of `make_way_again` is scheduled, the length of a turn, and the oldest waiting request that
   // could be served at the last one.
   bool making_way_ = false;

@@ -24,9 +24,12 @@ enum class StateSection : std::uint8_t {
   quotas,
 };
 
+inline constexpr std::uint32_t state_sections = 6;
+
 /// "actors", "groups", "nodes", "ids", "ended" or "quotas".
 [[nodiscard]] constexpr std::string_view to_string(StateSection section) noexcept {
-  constexpr std::array<std::string_view, 6> names = {"actors", "groups", "nodes", "ids", "ended", "quotas"};
+  constexpr std::array<std::string_view, state_sections> names = {"actors", "groups", "nodes",
+                                                                  "ids",    "ended",  "quotas"};
   return names[static_cast<std::size_t>(section)];
 }
 

@@ -197,6 +197,22 @@ void BrokerCore::reserve_ids(std::uint64_t given) {
   commit_soon();
 }
 
+Result<v1::StateChanges> BrokerCore::follow(const v1::FollowState& message) {
+  if (feed_ == nullptr)
+    return fail(Errc::unsupported, "the broker keeps nothing that another one could go on with: start it with --store");
+  if (!message.address().empty() && message.address() != follower_) {
+    follower_ = message.address();
+    log_.add(EventKind::standby, follower_).set_reason("follows this broker, to take over if it dies");
+    // One that starts again asks there whether it was taken for dead.
+    feed_->put(StateSection::ids, standby_key, follower_);
+    commit_soon();
+  }
+  GPUACTORS_LET(changes, feed_->read(message));
+  for (const auto& [name, node] : nodes_)
+    changes.add_nodes(name);
+  return changes;
+}
+
 void BrokerCore::commit_soon() {
   // All changes of a burst of messages go into one transaction.
   if (std::exchange(commit_due_, true))

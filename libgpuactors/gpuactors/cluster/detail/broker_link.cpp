@@ -73,7 +73,7 @@ void BrokerLink::attach(caf::strong_actor_ptr broker) {
   port_.ask(std::make_shared<HelloReply>(weak_from_this(), broker), broker, never, hello_(), port_.handle());
 }
 
-void BrokerLink::connect(Links& links, const Endpoint& to) {
+void BrokerLink::connect(Links& links, const std::vector<Endpoint>& to) {
   redial_ = std::make_shared<Redial>(links, to, [weak = weak_from_this()](Result<caf::strong_actor_ptr> handle) {
     if (const auto self = weak.lock())
       self->changed(std::move(handle));

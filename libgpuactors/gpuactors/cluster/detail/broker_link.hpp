@@ -21,8 +21,8 @@ public:
   /// Uses a broker in this process, which stays as long as the process.
   void attach(caf::strong_actor_ptr broker);
 
-  /// Connects to a broker elsewhere, again whenever the connection is lost.
-  void connect(Links& links, const Endpoint& to);
+  /// Connects to a broker elsewhere, at one of these addresses, again whenever the connection is lost.
+  void connect(Links& links, const std::vector<Endpoint>& to);
 
   /// Waits until the broker has answered the first hello.
   /// @returns the reason if it has not within `timeout`.

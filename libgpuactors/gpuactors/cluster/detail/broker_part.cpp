@@ -1,3 +1,4 @@
+#include <gpuactors/broker/core/state_feed.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/cluster/detail/broker_part.hpp>
@@ -32,7 +33,8 @@ Result<std::uint64_t> last_id_in(StateStore& store) {
   }
   GPUACTORS_LET(ids, store.load(StateSection::ids));
   for (const auto& entry : ids)
-    last = std::max<std::uint64_t>(last, std::strtoull(entry.value.c_str(), nullptr, 10));
+    if (entry.key == StateKey{std::string{reserved_ids_key}})
+      last = std::max<std::uint64_t>(last, std::strtoull(entry.value.c_str(), nullptr, 10));
   return last;
 }
 
@@ -54,6 +56,8 @@ Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options) {
     GPUACTORS_LET(store, StateStore::open(options.store));
     GPUACTORS_LET(last, last_id_in(*store));
     config.last_id = std::max(config.last_id, last);
+    store->put(StateSection::ids, std::string{serves_key}, "1");
+    GPUACTORS_TRY(store->commit());
     config.store = std::move(store);
   }
   GPUACTORS_TRY(BrokerCore::check_quotas(config));

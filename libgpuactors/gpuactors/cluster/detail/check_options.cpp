@@ -109,7 +109,7 @@ Result<void> check_nodes(const EmbedOptions& options) {
 }
 
 Result<void> check_connection(const ConnectOptions& options) {
-  GPUACTORS_TRY(parse_endpoint(options.broker));
+  GPUACTORS_TRY(parse_endpoints(options.broker));
   GPUACTORS_TRY(check_times(options.heartbeat, options.link_timeout));
   if (options.reconnect_grace > limits::reconnect_grace_most)
     return fail(Errc::invalid_argument,

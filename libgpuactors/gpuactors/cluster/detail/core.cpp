@@ -105,7 +105,7 @@ struct ClusterCore::Config : caf::actor_system_config {
 
 namespace {
 
-TensorLinks tensor_links(const ConnectOptions& options, const Endpoint& broker, const LinkOptions& links) {
+TensorLinks tensor_links(const ConnectOptions& options, const std::vector<Endpoint>& broker, const LinkOptions& links) {
   TensorLinks result;
   result.host = options.host;
   // Without a route to the broker now, only processes of this machine can get this program's tensors.
@@ -244,7 +244,7 @@ Result<void> ClusterCore::start(EmbedOptions options) {
 Result<void> ClusterCore::start(const ConnectOptions& options,
                                 const std::function<Result<void>(ClusterCore&)>& on_system) {
   GPUACTORS_TRY(check_connection(options));
-  GPUACTORS_LET(broker, parse_endpoint(options.broker));
+  GPUACTORS_LET(broker, parse_endpoints(options.broker));
   GPUACTORS_LET(links, link_options(options.certificates, options.insecure, false));
   links.heartbeat = options.heartbeat;
   links.timeout = options.link_timeout;

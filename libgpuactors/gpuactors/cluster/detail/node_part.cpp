@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <mutex>
 #include <set>
 
 namespace gpuactors::detail {
@@ -127,6 +128,38 @@ struct NodePart::LateLauncher : WorkerLauncher {
   }
 };
 
+/// The connection to the broker, as threads use it that may go on after this object.
+struct NodePart::Line {
+  std::mutex mutex;
+  std::weak_ptr<Redial> redial;
+  /// Why there was no broker since the node was registered last: each reason is said once, and not at each attempt.
+  std::set<std::string> said;
+
+  bool is_new(const std::string& reason) {
+    const std::lock_guard lock{mutex};
+    return said.insert(reason).second;
+  }
+
+  void forget() {
+    const std::lock_guard lock{mutex};
+    said.clear();
+  }
+
+  void look_elsewhere(const Error& why) {
+    std::shared_ptr<Redial> dialling;
+    {
+      const std::lock_guard lock{mutex};
+      dialling = redial.lock();
+    }
+    if (dialling != nullptr)
+      dialling->again(why);
+  }
+};
+
+NodePart::NodePart() : line_(std::make_shared<Line>()) {
+  // nop
+}
+
 NodePart::~NodePart() {
   watch_ = {};
   if (redial_ != nullptr)
@@ -160,7 +193,7 @@ Result<NodePart::Offer> NodePart::look_at_programs(const std::atomic<bool>* give
   return offer;
 }
 
-Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const Endpoint& broker,
+Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const std::vector<Endpoint>& broker,
                              const DaemonOptions& daemon, const caf::strong_actor_ptr& local) {
   stop_grace_ = options.stop_grace;
   notice_ = daemon.notice;
@@ -226,27 +259,29 @@ ProcessAgentOptions NodePart::agent_options(const Links& links) const {
   options.agent.heartbeat = links.options().heartbeat;
   options.agent.link_timeout = links.options().timeout;
   options.notice = notice_;
-  options.registered = [state = registered_, tell = on_registered_] {
+  options.registered = [state = registered_, tell = on_registered_, line = line_] {
+    line->forget();
     state->complete({});
     if (tell)
       tell();
   };
   options.emptied = [state = emptied_] { state->complete({}); };
   options.parted = [state = parted_] { state->complete({}); };
+  options.look_elsewhere = [line = line_](const Error& why) { line->look_elsewhere(why); };
   return options;
 }
 
-void NodePart::dial(Links& links, const Endpoint& broker) {
-  // The same reason is said once, and not at each attempt.
-  const auto said = std::make_shared<std::string>();
+void NodePart::dial(Links& links, const std::vector<Endpoint>& broker) {
   redial_ = std::make_shared<Redial>(
-      links, broker, [agent = agent_, notice = notice_, said](Result<caf::strong_actor_ptr> handle) {
-        if (handle)
-          said->clear();
-        else if (handle.error().message() != *said)
-          notice(*said = handle.error().message());
+      links, broker, [agent = agent_, notice = notice_, line = line_](Result<caf::strong_actor_ptr> handle) {
+        if (!handle && line->is_new(handle.error().message()))
+          notice(handle.error().message());
         caf_version::post(agent, v1::LinkChanged{}, handle ? *handle : caf::strong_actor_ptr{});
       });
+  {
+    const std::lock_guard lock{line_->mutex};
+    line_->redial = redial_;
+  }
   redial_->start();
 }
 

@@ -16,7 +16,7 @@ namespace gpuactors::detail {
 /// An agent in this process, with its workers and its connection to the broker.
 class NodePart {
 public:
-  NodePart() = default;
+  NodePart();
   NodePart(const NodePart&) = delete;
   NodePart& operator=(const NodePart&) = delete;
   /// Kills the workers.
@@ -25,8 +25,8 @@ public:
   /// Starts the agent and opens its ports. The node registers by itself, as soon as the broker answers.
   /// @param broker where workers find the broker.
   /// @param local the broker, if it is in this process; otherwise null, and the agent connects to `broker`.
-  Result<void> start(DaemonCore& core, const NodeDaemon& options, const Endpoint& broker, const DaemonOptions& daemon,
-                     const caf::strong_actor_ptr& local = {});
+  Result<void> start(DaemonCore& core, const NodeDaemon& options, const std::vector<Endpoint>& broker,
+                     const DaemonOptions& daemon, const caf::strong_actor_ptr& local = {});
 
   /// Waits until the broker has accepted the node, at most `limits::link_timeout`.
   /// @returns false if a signal ended the wait.
@@ -49,6 +49,7 @@ public:
 
 private:
   struct LateLauncher;
+  struct Line;
   struct Offer;
 
   /// Asks each program, in a process of its own, which devices it sees and which types it has. Blocks, until it is
@@ -59,13 +60,15 @@ private:
   /// The part of the agent's options that does not depend on what the node offers.
   [[nodiscard]] ProcessAgentOptions agent_options(const Links& links) const;
   /// Connects the agent to the broker, again whenever the connection is lost.
-  void dial(Links& links, const Endpoint& broker);
+  void dial(Links& links, const std::vector<Endpoint>& broker);
 
   /// From the beginning: before, the signal would end the process.
   RenewSignal renewals_;
   std::shared_ptr<Launcher> launcher_;
   DeviceWatch watch_;
   std::shared_ptr<Redial> redial_;
+  /// What the agent's thread knows of it.
+  std::shared_ptr<Line> line_;
   using Flag = std::shared_ptr<FutureState<void>>;
   Flag registered_ = std::make_shared<FutureState<void>>();
   Flag emptied_ = std::make_shared<FutureState<void>>();

@@ -34,4 +34,12 @@ Result<std::string> address_towards(const Endpoint& to) {
   return std::string{text.data()};
 }
 
+Result<std::string> address_towards(const std::vector<Endpoint>& to) {
+  Result<std::string> own = fail(Errc::invalid_argument, "no address was given");
+  for (const auto& endpoint : to)
+    if (own = address_towards(endpoint); own)
+      break;
+  return own;
+}
+
 } // namespace gpuactors::detail

@@ -11,5 +11,7 @@ namespace gpuactors::detail {
 /// takes as long as the system's resolver does.
 /// @returns `unavailable` when the host cannot be resolved or there is no route to it.
 [[nodiscard]] Result<std::string> address_towards(const Endpoint& to);
+/// The same for the first of several for which there is one.
+[[nodiscard]] Result<std::string> address_towards(const std::vector<Endpoint>& to);
 
 } // namespace gpuactors::detail

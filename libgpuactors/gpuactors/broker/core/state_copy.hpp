@@ -1,0 +1,44 @@
+// StateCopy: a broker that stands by keeps what the active one keeps.
+#pragma once
+
+#include <gpuactors/broker/core/desired_state.hpp>
+#include <gpuactors/v1/control.pb.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace gpuactors {
+
+/// The follower of a `StateFeed`: tells what to ask next, and applies the answers to a state of its own. That has at
+/// each time what the other one had at some time: changes are committed when they are complete. One thread at a time.
+class StateCopy {
+public:
+  /// @param address where the process with the copy listens.
+  StateCopy(std::shared_ptr<DesiredState> to, std::string address);
+
+  /// What to ask next.
+  [[nodiscard]] const v1::FollowState& next() const noexcept {
+    return next_;
+  }
+
+  /// Applies the answer to it.
+  /// @returns whether there is more to be asked at once; errors of the own state, `invalid_argument` for an answer
+  ///          that cannot be one. The next request begins anew then.
+  Result<bool> take(const v1::StateChanges& answer);
+
+  /// Whether the copy is of one piece: all that the other one had, at some time since this object was made.
+  [[nodiscard]] bool is_complete() const noexcept {
+    return complete_;
+  }
+
+private:
+  Result<bool> apply(const v1::StateChanges& answer);
+  Result<void> clear();
+
+  std::shared_ptr<DesiredState> to_;
+  v1::FollowState next_;
+  bool complete_ = false;
+};
+
+} // namespace gpuactors

@@ -1,0 +1,54 @@
+// Succession: when a broker that stands by takes the place of the active one. Pure: the time is an argument.
+#pragma once
+
+#include <gpuactors/base/clock.hpp>
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+
+namespace gpuactors {
+
+/// A broker that stands by cannot tell whether the active one is dead or only out of its own sight. The nodes can:
+/// those that lose their broker ask at the next of its addresses. So the one that stands by takes over once it has had
+/// no answer for `patience` itself, and more than half of the nodes that the active one had have asked here within
+/// `vote_lasts`. A node has one broker at a time, so no device is ever granted by two.
+class Succession {
+public:
+  struct Rules {
+    Duration patience{};
+    Duration vote_lasts{};
+    /// How many nodes have to ask; 0: more than half of them.
+    std::size_t votes = 0;
+  };
+
+  /// @param nodes those that the active broker is known to have had.
+  Succession(Rules rules, std::set<std::string> nodes, TimePoint now);
+
+  /// The active broker has answered, and has these nodes.
+  void answered(std::set<std::string> nodes, TimePoint now);
+
+  /// A node has asked here.
+  void asked(const std::string& node, TimePoint now);
+
+  [[nodiscard]] bool is_due(TimePoint now) const;
+
+  /// For people: how long there was no answer, and how many nodes have asked.
+  [[nodiscard]] std::string describe(TimePoint now) const;
+
+  [[nodiscard]] const std::set<std::string>& nodes() const noexcept {
+    return nodes_;
+  }
+
+private:
+  [[nodiscard]] std::size_t votes(TimePoint now) const;
+  [[nodiscard]] std::size_t needed() const;
+
+  const Rules rules_;
+  std::set<std::string> nodes_;
+  TimePoint answered_;
+  std::map<std::string, TimePoint> asked_;
+};
+
+} // namespace gpuactors

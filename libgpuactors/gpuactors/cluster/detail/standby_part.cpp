@@ -1,0 +1,315 @@
+#include <gpuactors/broker/core/state_copy.hpp>
+#include <gpuactors/broker/core/state_feed.hpp>
+#include <gpuactors/broker/core/succession.hpp>
+#include <gpuactors/broker/standby_broker.hpp>
+#include <gpuactors/broker/state_store.hpp>
+#include <gpuactors/cluster/detail/own_address.hpp>
+#include <gpuactors/cluster/detail/standby_part.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <future>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <utility>
+
+namespace gpuactors::detail {
+
+namespace {
+
+/// The key in `StateSection::ids` of the nodes that the active broker had, by name, one in each line.
+constexpr const char* nodes_key = "nodes";
+
+Result<std::optional<std::string>> own_entry(const StateStore& store, const char* key) {
+  GPUACTORS_LET(entries, store.load(StateSection::ids));
+  for (auto& entry : entries)
+    if (entry.key == StateKey{std::string{key}})
+      return std::optional{std::move(entry.value)};
+  return std::optional<std::string>{};
+}
+
+std::set<std::string> lines_of(const std::string& text) {
+  std::set<std::string> lines;
+  std::istringstream in{text};
+  for (std::string line; std::getline(in, line);)
+    lines.insert(line);
+  return lines;
+}
+
+/// Passes the answer to a question, or why there is none.
+class FollowReply : public OwnReply {
+public:
+  using Done = std::function<void(Result<v1::StateChanges>)>;
+
+  explicit FollowReply(Done done) : done_(std::move(done)) {
+    // nop
+  }
+
+  void on_reply(MessageContent& content) override {
+    done_(std::move(content.get_mutable_as<v1::StateChanges>(0)));
+  }
+
+  void on_error(Error error) override {
+    done_(fail(std::move(error)));
+  }
+
+private:
+  Done done_;
+};
+
+/// Whether a broker serves at this address now. Waits for its answer, no longer than a connection may take.
+bool serves(DaemonCore& core, const Endpoint& at) {
+  auto answered = std::make_shared<std::promise<bool>>();
+  auto answer = answered->get_future();
+  core.links().connect(at, limits::connect_timeout, [&core, answered](Result<caf::strong_actor_ptr> handle) {
+    if (!handle)
+      return answered->set_value(false);
+    core.port().ask(std::make_shared<FollowReply>([answered](const Result<v1::StateChanges>& changes) {
+                      answered->set_value(changes.has_value());
+                    }),
+                    *handle, deadline_after(Clock::now(), limits::connect_timeout), v1::FollowState{});
+  });
+  return answer.get();
+}
+
+} // namespace
+
+Result<std::optional<Endpoint>> broker_to_follow(DaemonCore& core, const BrokerDaemon& options) {
+  std::optional<Endpoint> named;
+  if (!options.standby_of.empty()) {
+    GPUACTORS_LET(endpoint, parse_endpoint(options.standby_of));
+    named = std::move(endpoint);
+    if (options.store.empty())
+      return fail(Errc::invalid_argument,
+                  fmt::format("a broker that stands by for the one at {} keeps a copy of its state: it needs a store",
+                              options.standby_of));
+  }
+  if (options.store.empty())
+    return named;
+  std::optional<Endpoint> other = named;
+  {
+    GPUACTORS_LET(store, StateStore::open(options.store));
+    GPUACTORS_LET(served, own_entry(*store, serves_key));
+    if (!served)
+      return named;
+    GPUACTORS_LET(follower, own_entry(*store, standby_key));
+    if (!other && follower)
+      if (auto endpoint = parse_endpoint(*follower))
+        other = std::move(*endpoint);
+  }
+  return other && serves(core, *other) ? other : std::nullopt;
+}
+
+// -- the state ------------------------------------------------------------------------------------
+
+/// What the threads share on which answers and nodes come.
+class StandbyPart::State : public std::enable_shared_from_this<State> {
+public:
+  State(DaemonCore& core, std::shared_ptr<StateStore> store, Succession succession, std::string address,
+        std::function<void(std::string_view)> notice)
+    : core_(core), store_(std::move(store)), copy_(std::in_place, store_, std::move(address)),
+      succession_(std::move(succession)), notice_(std::move(notice)) {
+    // nop
+  }
+
+  /// There is a connection to the active broker, or none any more.
+  void connected(caf::strong_actor_ptr active) {
+    std::unique_lock lock{mutex_};
+    active_ = std::move(active);
+    ask(lock);
+  }
+
+  void asked(const std::string& node) {
+    const std::lock_guard lock{mutex_};
+    succession_.asked(node, Clock::now());
+  }
+
+  /// Nothing while the other one serves, or should be waited for.
+  std::optional<Result<std::string>> look() {
+    const std::lock_guard lock{mutex_};
+    if (failure_)
+      return fail(*failure_);
+    const auto now = Clock::now();
+    if (!succession_.is_due(now))
+      return std::nullopt;
+    return succession_.describe(now);
+  }
+
+  /// No answer is taken any more, and the store is closed.
+  void close() {
+    const std::lock_guard lock{mutex_};
+    active_ = nullptr;
+    closed_ = true;
+    copy_.reset();
+    store_.reset();
+  }
+
+  /// Dials again, since there is no answer.
+  std::function<void(Error)> again;
+
+private:
+  void ask(std::unique_lock<std::mutex>& lock) {
+    if (active_ == nullptr || closed_)
+      return;
+    auto to = active_;
+    auto question = copy_->next();
+    lock.unlock();
+    core_.port().ask(std::make_shared<FollowReply>([weak = weak_from_this(), to](Result<v1::StateChanges> changes) {
+                       if (const auto self = weak.lock())
+                         self->answered(to, std::move(changes));
+                     }),
+                     to, deadline_after(Clock::now(), core_.links().options().timeout), std::move(question));
+  }
+
+  void answered(const caf::strong_actor_ptr& by, Result<v1::StateChanges> changes) {
+    std::unique_lock lock{mutex_};
+    if (by != active_ || closed_)
+      return;
+    const bool stands_by = !changes && changes.error().code() == Errc::stale_epoch;
+    if (!changes && changes.error().code() == Errc::unsupported)
+      failure_ = changes.error();
+    if (stands_by) {
+      // Neither must take over from the other.
+      succession_.answered(succession_.nodes(), Clock::now());
+      say(fmt::format("{}: start one of the two without --standby-of", changes.error().message()));
+    } else if (!changes) {
+      lock.unlock();
+      return again(changes.error());
+    }
+    auto more = changes ? take(*changes) : false;
+    if (!more)
+      say(fmt::format("the copy of its state: {}", more.error().message()));
+    if (more && *more)
+      return ask(lock);
+    lock.unlock();
+    core_.links().after(limits::follow_interval, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) {
+        std::unique_lock later{self->mutex_};
+        self->ask(later);
+      }
+    });
+  }
+
+  Result<bool> take(const v1::StateChanges& changes) {
+    std::set<std::string> nodes{changes.nodes().begin(), changes.nodes().end()};
+    if (nodes != succession_.nodes()) {
+      std::string lines;
+      for (const auto& node : nodes)
+        lines += node + '\n';
+      store_->put(StateSection::ids, std::string{nodes_key}, std::move(lines));
+      GPUACTORS_TRY(store_->commit());
+    }
+    succession_.answered(std::move(nodes), Clock::now());
+    const bool was_complete = copy_->is_complete();
+    auto more = copy_->take(changes);
+    if (!was_complete && copy_->is_complete())
+      notice_("follows the active broker: it has a copy of its state");
+    return more;
+  }
+
+  void say(std::string what) {
+    if (what != said_)
+      notice_(said_ = std::move(what));
+  }
+
+  DaemonCore& core_;
+  std::mutex mutex_;
+  std::shared_ptr<StateStore> store_;
+  std::optional<StateCopy> copy_;
+  Succession succession_;
+  std::function<void(std::string_view)> notice_;
+  caf::strong_actor_ptr active_;
+  std::optional<Error> failure_;
+  std::string said_;
+  bool closed_ = false;
+};
+
+// -- the part -------------------------------------------------------------------------------------
+
+StandbyPart::~StandbyPart() {
+  if (redial_ != nullptr)
+    redial_->stop();
+}
+
+Result<void> StandbyPart::start(DaemonCore& core, const BrokerDaemon& options, const DaemonOptions& daemon,
+                                Endpoint active) {
+  core_ = &core;
+  active_ = std::move(active);
+  GPUACTORS_LET(listen, parse_endpoint(options.listen));
+  GPUACTORS_LET(opened, StateStore::open(options.store));
+  std::shared_ptr<StateStore> store = std::move(opened);
+  GPUACTORS_LET(nodes, own_entry(*store, nodes_key));
+  store->erase(StateSection::ids, std::string{serves_key});
+  GPUACTORS_TRY(store->commit());
+  GPUACTORS_LET(host, listen.host == "0.0.0.0" ? address_towards(active_) : Result<std::string>{listen.host});
+  // The port first: the active broker is told where it is.
+  const auto seen = std::make_shared<std::weak_ptr<State>>();
+  const auto mutex = std::make_shared<std::mutex>();
+  actor_ = core.spawn<StandbyBroker>(core.links().lanes(), to_string(active_), [seen, mutex](const std::string& node) {
+    std::shared_ptr<State> state;
+    {
+      const std::lock_guard lock{*mutex};
+      state = seen->lock();
+    }
+    if (state != nullptr)
+      state->asked(node);
+  });
+  GPUACTORS_LET(port, core.links().publish(actor_, listen));
+  endpoint_ = {listen.host, port};
+  const Succession::Rules rules{core.links().options().timeout, limits::vote_lasts, options.standby_votes};
+  Succession succession{rules, lines_of(nodes.value_or("")), Clock::now()};
+  state_ = std::make_shared<State>(core, std::move(store), std::move(succession), to_string(Endpoint{host, port}),
+                                   daemon.notice);
+  redial_ = std::make_shared<Redial>(core.links(), std::vector{active_},
+                                     [weak = std::weak_ptr{state_}](Result<caf::strong_actor_ptr> handle) {
+                                       if (const auto state = weak.lock())
+                                         state->connected(handle ? *handle : nullptr);
+                                     });
+  state_->again = [weak = std::weak_ptr{redial_}](Error why) {
+    if (const auto redial = weak.lock())
+      redial->again(std::move(why));
+  };
+  {
+    const std::lock_guard lock{*mutex};
+    *seen = state_;
+  }
+  redial_->start();
+  return {};
+}
+
+Result<bool> StandbyPart::wait(Termination& termination) {
+  constexpr std::chrono::milliseconds slice{50};
+  while (!termination.wait_for(slice)) {
+    const auto due = state_->look();
+    if (!due)
+      continue;
+    GPUACTORS_LET(why, *due);
+    why_ = std::move(why);
+    return true;
+  }
+  return false;
+}
+
+Result<void> StandbyPart::hand_over() {
+  redial_->stop();
+  state_->close();
+  GPUACTORS_TRY(core_->links().unpublish(endpoint_.port));
+  caf::anon_send_exit(actor_, caf::exit_reason::user_shutdown);
+  actor_ = nullptr;
+  return {};
+}
+
+void StandbyPart::tell_former() {
+  v1::TakenOver message;
+  message.set_address(to_string(endpoint_));
+  redial_ = std::make_shared<Redial>(core_->links(), std::vector{active_},
+                                     [core = core_, message](Result<caf::strong_actor_ptr> handle) {
+                                       if (handle)
+                                         core->port().tell(*handle, message);
+                                     });
+  redial_->start();
+}
+
+} // namespace gpuactors::detail

@@ -1,0 +1,60 @@
+// StandbyPart: a daemon's broker that stands by for another one. Internal to the cluster layer.
+#pragma once
+
+#include <gpuactors/cluster/detail/daemon_core.hpp>
+#include <gpuactors/cluster/detail/termination.hpp>
+
+#include <memory>
+#include <optional>
+
+namespace gpuactors::detail {
+
+/// Finds out for which broker this one has to stand by: the one that `standby_of` names, unless this one has served
+/// before and that one does not now; or the one that has taken over from it meanwhile, as its store may know.
+/// @returns nothing if this one is to serve; `invalid_argument` if it has to stand by without a store, errors of
+///          `StateStore::open`.
+Result<std::optional<Endpoint>> broker_to_follow(DaemonCore& core, const BrokerDaemon& options);
+
+/// Keeps a copy of what the active broker keeps, until it is time to take over (docs/design/0045).
+class StandbyPart {
+public:
+  StandbyPart() = default;
+  StandbyPart(const StandbyPart&) = delete;
+  StandbyPart& operator=(const StandbyPart&) = delete;
+  ~StandbyPart();
+
+  /// @returns errors of the port and of `StateStore::open`.
+  Result<void> start(DaemonCore& core, const BrokerDaemon& options, const DaemonOptions& daemon, Endpoint active);
+
+  /// Waits until it is time.
+  /// @returns false if a signal has come before, `unsupported` if the active broker keeps nothing.
+  Result<bool> wait(Termination& termination);
+
+  /// Gives back port and store: the broker that takes over begins like one that was started again.
+  Result<void> hand_over();
+
+  /// Tells the broker that was taken for dead, as often as it can be reached from now on.
+  void tell_former();
+
+  [[nodiscard]] const Endpoint& endpoint() const noexcept {
+    return endpoint_;
+  }
+
+  /// Why it is time, for people.
+  [[nodiscard]] const std::string& why() const noexcept {
+    return why_;
+  }
+
+private:
+  class State;
+
+  DaemonCore* core_ = nullptr;
+  std::shared_ptr<State> state_;
+  std::shared_ptr<Redial> redial_;
+  Endpoint active_;
+  Endpoint endpoint_;
+  std::string why_;
+  caf::strong_actor_ptr actor_;
+};
+
+} // namespace gpuactors::detail

@@ -1,0 +1,254 @@
+// Brokers that stand by: the copy of the state, and when they take over.
+#include "memory_store.hpp"
+
+#include <gpuactors/broker/core/state_copy.hpp>
+#include <gpuactors/broker/core/state_feed.hpp>
+#include <gpuactors/broker/core/succession.hpp>
+
+#include <support/catch.hpp>
+#include <support/results.hpp>
+
+#include <random>
+
+using namespace broker_test;
+using namespace gpuactors;
+using namespace gpuactors::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr TimePoint start_time{1h};
+
+/// All that a follower has to have, too.
+std::vector<std::pair<StateSection, StateEntry>> shared_state(const DesiredState& state) {
+  std::vector<std::pair<StateSection, StateEntry>> all;
+  for (std::uint32_t number = 0; number < state_sections; ++number) {
+    const auto section = static_cast<StateSection>(number);
+    for (auto& entry : must(state.load(section)))
+      if (!is_own_entry(section, entry.key))
+        all.emplace_back(section, std::move(entry));
+  }
+  return all;
+}
+
+/// A feed and a follower.
+struct Pair {
+  std::shared_ptr<MemoryStore> source = std::make_shared<MemoryStore>();
+  std::shared_ptr<MemoryStore> target = std::make_shared<MemoryStore>();
+  StateFeed feed{source, 1};
+  StateCopy copy{target, "b:1"};
+
+  /// One question and its answer; whether there is more.
+  bool step() {
+    return must(copy.take(must(feed.read(copy.next()))));
+  }
+
+  void catch_up() {
+    while (step()) {
+    }
+  }
+};
+
+Succession three_nodes(std::size_t votes = 0) {
+  return {{5s, 10s, votes}, {"n0", "n1", "n2"}, start_time};
+}
+
+} // namespace
+
+// -- the copy -------------------------------------------------------------------------------------
+
+TEST_CASE("a follower has after each round what the broker has committed", "[standby]") {
+  Pair pair;
+  pair.feed.put(StateSection::actors, std::uint64_t{7}, "seven");
+  pair.feed.put(StateSection::quotas, std::string{"*"}, "1");
+  must(pair.feed.commit());
+  pair.feed.put(StateSection::actors, std::uint64_t{8}, "not committed");
+  pair.catch_up();
+  CHECK(shared_state(*pair.target) == shared_state(*pair.source));
+  CHECK(must(pair.target->load(StateSection::actors)).size() == 1);
+  pair.feed.erase(StateSection::actors, std::uint64_t{7});
+  must(pair.feed.commit());
+  pair.catch_up();
+  CHECK(shared_state(*pair.target) == shared_state(*pair.source));
+  CHECK(must(pair.target->load(StateSection::actors)).front().value == "not committed");
+}
+
+TEST_CASE("what a follower had before, and what is one broker's own, stays out of the copy", "[standby]") {
+  Pair pair;
+  pair.target->put(StateSection::groups, std::uint64_t{3}, "of another life");
+  pair.target->put(StateSection::ids, std::string{serves_key}, "the target's");
+  must(pair.target->commit());
+  pair.feed.put(StateSection::ids, std::string{standby_key}, "the source's");
+  pair.feed.put(StateSection::ids, std::string{reserved_ids_key}, "100");
+  must(pair.feed.commit());
+  pair.catch_up();
+  pair.feed.put(StateSection::ids, std::string{standby_key}, "the source's, later");
+  must(pair.feed.commit());
+  pair.catch_up();
+  CHECK(must(pair.target->load(StateSection::groups)).empty());
+  const auto ids = must(pair.target->load(StateSection::ids));
+  CHECK(ids
+        == std::vector<StateEntry>{{std::string{reserved_ids_key}, "100"}, {std::string{serves_key}, "the target's"}});
+}
+
+TEST_CASE("a large state comes in parts, and a follower's store has none of them before all are there", "[standby]") {
+  Pair pair;
+  const std::string large(limits::state_part_bytes / 2, 'x');
+  for (std::uint64_t id = 1; id <= 7; ++id)
+    pair.feed.put(id % 2 == 0 ? StateSection::actors : StateSection::groups, id, large);
+  must(pair.feed.commit());
+  REQUIRE(pair.step());
+  REQUIRE(pair.step());
+  // Changes between the parts: of an entry that was sent, of one that was not, and a new one.
+  pair.feed.erase(StateSection::actors, std::uint64_t{2});
+  pair.feed.put(StateSection::groups, std::uint64_t{7}, "changed");
+  pair.feed.put(StateSection::actors, std::uint64_t{1}, "new");
+  must(pair.feed.commit());
+  CHECK(shared_state(*pair.target).empty());
+  CHECK_FALSE(pair.copy.is_complete());
+  pair.catch_up();
+  CHECK(pair.copy.is_complete());
+  CHECK(shared_state(*pair.target) == shared_state(*pair.source));
+}
+
+TEST_CASE("a follower begins anew with another broker, and when it is too far behind", "[standby]") {
+  Pair pair;
+  pair.catch_up();
+  SECTION("another broker") {
+    pair.source->put(StateSection::actors, std::uint64_t{1}, "of the next life");
+    must(pair.source->commit());
+    StateFeed next{pair.source, 2};
+    CHECK(must(next.read(pair.copy.next())).anew());
+    while (must(pair.copy.take(must(next.read(pair.copy.next()))))) {
+    }
+  }
+  SECTION("too far behind") {
+    const std::string large(limits::remembered_changes_bytes / 4, 'x');
+    for (std::uint64_t id = 1; id <= 6; ++id) {
+      pair.feed.put(StateSection::actors, std::uint64_t{1}, large);
+      must(pair.feed.commit());
+    }
+    CHECK(must(pair.feed.read(pair.copy.next())).anew());
+    pair.catch_up();
+  }
+  CHECK(shared_state(*pair.target) == shared_state(*pair.source));
+}
+
+TEST_CASE("a copy that could not be written is made anew", "[standby]") {
+  Pair pair;
+  pair.feed.put(StateSection::actors, std::uint64_t{1}, "one");
+  must(pair.feed.commit());
+  pair.target->is_full = true;
+  Result<bool> more = true;
+  while (more && *more)
+    more = pair.copy.take(must(pair.feed.read(pair.copy.next())));
+  CHECK_FALSE(more);
+  pair.target->is_full = false;
+  pair.catch_up();
+  CHECK(shared_state(*pair.target) == shared_state(*pair.source));
+  v1::StateChanges strange;
+  strange.add_entries()->set_section(state_sections);
+  CHECK(pair.copy.take(strange).error().code() == Errc::invalid_argument);
+}
+
+TEST_CASE("a follower has a state that the broker had, over random histories", "[standby]") {
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 random{seed};
+    const auto below = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
+    Pair pair;
+    std::set<std::vector<std::pair<StateSection, std::string>>> had;
+    const auto digest = [](const DesiredState& state) {
+      std::vector<std::pair<StateSection, std::string>> all;
+      for (const auto& [section, entry] : shared_state(state))
+        all.emplace_back(section, std::to_string(std::get<std::uint64_t>(entry.key)) + "=" + entry.value.substr(0, 8));
+      return all;
+    };
+    had.insert(digest(*pair.source));
+    for (int i = 0; i < 120; ++i) {
+      const auto section = static_cast<StateSection>(below(2));
+      const std::uint64_t id = below(6);
+      switch (below(8)) {
+      case 0:
+      case 1:
+      case 2:
+        pair.feed.put(section, id, std::to_string(i) + std::string(below(3) * limits::state_part_bytes / 3, '.'));
+        break;
+      case 3:
+        pair.feed.erase(section, id);
+        break;
+      case 4:
+        must(pair.feed.commit());
+        had.insert(digest(*pair.source));
+        break;
+      case 5:
+        // The follower starts again.
+        if (below(4) == 0) {
+          pair.target->lose_pending();
+          pair.copy = StateCopy{pair.target, "b:1"};
+        }
+        break;
+      default:
+        pair.step();
+      }
+      CHECK(had.count(digest(*pair.target)) == 1);
+    }
+    must(pair.feed.commit());
+    pair.catch_up();
+    CHECK(digest(*pair.target) == digest(*pair.source));
+  }
+}
+
+// -- taking over ----------------------------------------------------------------------------------
+
+TEST_CASE("a broker takes over when it hears nothing and most of the nodes have asked it", "[standby]") {
+  auto succession = three_nodes();
+  const auto silent = start_time + 6s;
+  CHECK_FALSE(succession.is_due(silent));
+  succession.asked("n0", silent);
+  CHECK_FALSE(succession.is_due(silent));
+  // One that it does not know, and one twice.
+  succession.asked("stranger", silent);
+  succession.asked("n0", silent);
+  CHECK_FALSE(succession.is_due(silent));
+  succession.asked("n2", silent);
+  CHECK(succession.is_due(silent));
+  CHECK(succession.describe(silent)
+        == "it has not answered for 6.0 s, and 2 of its 3 nodes have asked here, of which 2 have to");
+}
+
+TEST_CASE("a broker that hears of the active one does not take over, whoever asks", "[standby]") {
+  auto succession = three_nodes();
+  auto now = start_time;
+  for (int i = 0; i < 20; ++i) {
+    now += 1s;
+    for (const auto* node : {"n0", "n1", "n2"})
+      succession.asked(node, now);
+    succession.answered({"n0", "n1", "n2"}, now);
+    CHECK_FALSE(succession.is_due(now + 4s));
+  }
+  // What was asked before the last answer does not count.
+  CHECK_FALSE(succession.is_due(now + 6s));
+}
+
+TEST_CASE("that a node has asked counts for a while", "[standby]") {
+  auto succession = three_nodes();
+  succession.asked("n0", start_time + 6s);
+  succession.asked("n1", start_time + 17s);
+  CHECK_FALSE(succession.is_due(start_time + 17s));
+  succession.asked("n0", start_time + 18s);
+  CHECK(succession.is_due(start_time + 18s));
+}
+
+TEST_CASE("so many votes decide as it was told, and of a cluster without nodes the first one", "[standby]") {
+  auto one = three_nodes(1);
+  one.asked("n1", start_time + 6s);
+  CHECK(one.is_due(start_time + 6s));
+  Succession empty{{5s, 10s}, {}, start_time};
+  CHECK_FALSE(empty.is_due(start_time + 6s));
+  empty.asked("n9", start_time + 6s);
+  CHECK(empty.is_due(start_time + 6s));
+  Succession two{{5s, 10s}, {"n0", "n1"}, start_time};
+  two.asked("n0", start_time + 6s);
+  CHECK_FALSE(two.is_due(start_time + 6s));
+}
