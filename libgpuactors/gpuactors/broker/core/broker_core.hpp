@@ -416,6 +416,8 @@ private:
   /// on in leases there ask anew.
   /// @param types null: unknown.
   void renew_programs(const std::string& name, std::uint64_t programs, const v1::TypeCatalog* types);
+  /// The node has these types: what was to move there and is of none of them goes on elsewhere.
+  void give_up_moves_to(const std::string& name, const v1::TypeCatalog& types);
   /// What the ledger is asked for, for the next life of an actor. @returns why it cannot be asked.
   Result<ResourceRequest> request_for(const ActorRecord& record);
 
