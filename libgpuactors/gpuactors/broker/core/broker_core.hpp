@@ -412,6 +412,8 @@ private:
 
   /// The ledger's number of a type; none without a name. @returns `invalid_argument` for what is no name of a type.
   Result<TypeId> type_of(std::string_view kind, const std::string& name);
+  /// Refuses an actor for its names, before there is a record or an event of it.
+  Result<void> check_names(const v1::SpawnActor& message);
   /// The node runs other programs, unless they are known: what waits is placed by their types, and tasks that would run
   /// on in leases there ask anew.
   /// @param types null: unknown.
