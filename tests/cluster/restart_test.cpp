@@ -6,8 +6,6 @@
 #include <support/heap.hpp>
 
 #include <atomic>
-#include <future>
-#include <vector>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -199,34 +197,4 @@ TEST_CASE("an actor that is looked up again and again costs no memory, and all i
   CHECK(allocated_bytes() < before + 1'000'000);
   REQUIRE(cluster.kill(actor).has_value());
   CHECK(kept.call<Number>("add", number(1)).get().error().code() == Errc::actor_died);
-}
-
-TEST_CASE("every call is answered, although its actor dies and lives again all the time", "[cluster]") {
-  auto cluster = embed();
-  const auto actor = must(cluster.spawn("accumulator", number(0), {.max_restarts = -1}));
-  std::atomic<bool> done{false};
-  std::atomic<int> rounds{0};
-  const auto caller = [&] {
-    int unanswered = 0;
-    while (!done) {
-      std::vector<Future<Number>> calls;
-      for (int i = 0; i < 16; ++i)
-        calls.push_back(actor.call<Number>("add", number(1)));
-      for (auto& call : calls)
-        unanswered += call.wait(std::chrono::seconds{20}) ? 0 : 1;
-      ++rounds;
-    }
-    return unanswered;
-  };
-  std::vector<std::future<int>> callers;
-  for (int i = 0; i < 3; ++i)
-    callers.push_back(std::async(std::launch::async, caller));
-  for (int life = 0; life < 200; ++life) {
-    const int before = rounds;
-    must(cluster.kill(actor, {.restart = true}));
-    CHECK(eventually([&] { return rounds > before; }));
-  }
-  done = true;
-  for (auto& each : callers)
-    CHECK(each.get() == 0);
 }
