@@ -197,14 +197,14 @@ private:
   }
 };
 
-/// A node "node" with two GPUs, registered with a broker.
+/// A node "node" with GPUs, registered with a broker.
 class Scene {
 public:
-  explicit Scene(ProgramTable programs = {}) {
+  explicit Scene(ProgramTable programs = {}, int devices = 2) {
     AgentOptions options;
     options.programs = std::move(programs);
     options.node.set_name("node");
-    for (int index = 0; index < 2; ++index) {
+    for (int index = 0; index < devices; ++index) {
       auto* device = options.node.add_devices();
       device->set_index(index);
       device->set_kind("cuda");

@@ -3,36 +3,11 @@
 #include <support/results.hpp>
 
 #include <agent/core_scene.hpp>
+#include <agent/programs.hpp>
 
 using namespace agent_test;
-using gpuactors::test::must;
 
 namespace {
-
-/// A program with tasks of these types.
-WorkerProgram program(const std::string& name, const std::vector<std::string>& tasks, const std::string& input = "In") {
-  WorkerProgram result;
-  result.name = name;
-  result.types.emplace();
-  for (const auto& task : tasks) {
-    auto* type = result.types->add_tasks();
-    type->set_name(task);
-    type->set_input(input);
-    type->set_output("Out");
-  }
-  return result;
-}
-
-ProgramTable two_programs() {
-  return must(ProgramTable::make({program("vision", {"see", "both"}), program("speech", {"hear", "both"})}));
-}
-
-std::vector<std::string> tasks_of(const std::optional<v1::TypeCatalog>& types) {
-  std::vector<std::string> names;
-  for (const auto& task : types->tasks())
-    names.push_back(task.name());
-  return names;
-}
 
 using Names = std::vector<std::string>;
 
@@ -58,7 +33,7 @@ TEST_CASE("a type runs in the first program that has it, and is described once")
 }
 
 TEST_CASE("a program that does not say its types counts as having all") {
-  const auto table = must(ProgramTable::make({program("vision", {"see"}), {0, "any", std::nullopt}}));
+  const auto table = programs({program("vision", {"see"}), {0, "any", std::nullopt}});
   CHECK(table.find({task, "see"})->name == "vision");
   CHECK(table.find({actor, "whatever"})->name == "any");
   CHECK_FALSE(table.types().has_value());
@@ -126,7 +101,7 @@ TEST_CASE("what borrows from a lease runs in its process if the program there ha
 
 TEST_CASE("an order for what no program has any more is sent back: another node may have it") {
   Scene scene{two_programs()};
-  scene.change(must(ProgramTable::make({program("vision", {"see"})})));
+  scene.change(programs({program("vision", {"see"})}));
   scene.lease(1, {.task = "hear"});
   REQUIRE(scene.end_of(1) != nullptr);
   CHECK(scene.end_of(1)->error() == static_cast<std::uint32_t>(Errc::lease_revoked));
@@ -143,7 +118,7 @@ TEST_CASE("when programs are started anew, what runs stays where it is, and what
     scene.come_up(worker);
   scene.end(2);
   const auto before = scene.world.notices;
-  scene.change(must(ProgramTable::make({program("vision", {"see", "smell"}), program("speech", {})})));
+  scene.change(programs({program("vision", {"see", "smell"}), program("speech", {})}));
   // Of the types, the broker learns at once; a process in which nothing runs ends, without a word.
   REQUIRE(scene.world.programs.size() == 1);
   CHECK(scene.world.programs[0].programs() == 1);
@@ -172,7 +147,7 @@ TEST_CASE("when programs are started anew, what runs stays where it is, and what
 TEST_CASE("an agent that comes to a broker says what its programs have by then") {
   Scene scene{two_programs()};
   scene.core->broker_changed(nullptr);
-  scene.change(must(ProgramTable::make({program("vision", {"see"})})));
+  scene.change(programs({program("vision", {"see"})}));
   CHECK(scene.world.programs.empty());
   scene.core->broker_changed(std::make_shared<Somebody>(0));
   CHECK(scene.world.registration.programs() == 1);
@@ -293,6 +268,17 @@ TEST_CASE("a program with nowhere else to be tried is to blame, and so is one wi
   // That it comes up without a device says nothing of its devices.
   CHECK(blame.came_up(2, std::nullopt).empty());
   CHECK(fail(blame, 2, 1, {}).verdict == Verdict::program);
+}
+
+TEST_CASE("a program whose trial nothing can come of any more is tried on another device") {
+  StartBlame blame;
+  CHECK(fail(blame, 0, 0, {1, 2}).trial == 1);
+  CHECK(fail(blame, 0, 0, {1, 2}).verdict == Verdict::none);
+  // The device of the trial is out of use, and with it the worker that was to tell.
+  const auto judged = fail(blame, 0, 0, {2}, 1);
+  CHECK(judged.verdict == Verdict::trial);
+  CHECK(judged.trial == 2);
+  CHECK(fail(blame, 0, 2, {0}, 1).verdict == Verdict::program);
 }
 
 TEST_CASE("failures that are far apart, or with a success between them, are no strike") {

@@ -150,9 +150,10 @@ struct Scene {
   }
 
   /// Has a placement group of one cpu made for the first client. @returns its id.
-  std::uint64_t add_group() {
+  std::uint64_t add_group(bool detached = false) {
     v1::SubmitGroup group;
     group.set_client(1);
+    group.set_detached(detached);
     group.set_client_request(++last_request);
     group.add_bundles()->set_cpu_units(10'000);
     std::uint64_t id = 0;
@@ -183,7 +184,8 @@ struct Scene {
   }
 
   /// The lease's node reports that it has ended by itself.
-  void end(const v1::StartActor& order) {
+  template <class Order>
+  void end(const Order& order) {
     v1::LeaseEnded ended;
     ended.set_lease(order.lease().id());
     ended.set_epoch(order.lease().epoch());

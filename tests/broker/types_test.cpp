@@ -1,92 +1,13 @@
 // The broker's core alone: nodes that have different types of tasks and actors.
 #include <gpuactors/plan/plan.hpp>
 
-#include <broker/core_scene.hpp>
 #include <broker/memory_store.hpp>
+#include <broker/types_scene.hpp>
 #include <fmt/format.h>
 
 #include <sstream>
 
 using namespace broker_test;
-
-namespace {
-
-v1::TypeCatalog catalog(const std::vector<std::string>& tasks, const std::vector<std::string>& actors) {
-  v1::TypeCatalog types;
-  for (const auto& name : tasks)
-    types.add_tasks()->set_name(name);
-  for (const auto& name : actors)
-    types.add_actors()->set_name(name);
-  return types;
-}
-
-/// A broker with a client, and nodes with types.
-struct TypesScene : Scene {
-  explicit TypesScene(BrokerOptions options = {}) : Scene(std::move(options)) {
-    greet(1);
-  }
-
-  std::uint64_t add(const std::string& name, std::uint64_t agent, const std::optional<v1::TypeCatalog>& types,
-                    const std::vector<v1::HeldLease>& held = {}) {
-    v1::RegisterNode message;
-    message.mutable_node()->set_name(name);
-    message.mutable_node()->set_cpu_units(100'000);
-    message.set_agent(agent);
-    if (types)
-      *message.mutable_types() = *types;
-    for (const auto& lease : held)
-      *message.add_held() = lease;
-    core.add_node(message, std::make_shared<Somebody>(),
-                  BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
-    return world.last_peer;
-  }
-
-  /// Asks for a lease for tasks of this type. @returns the answer so far; nothing: there is none.
-  std::shared_ptr<std::optional<Error>> acquire(const std::string& task, std::int64_t cpu_units = 10'000,
-                                                std::uint64_t group = 0) {
-    v1::AcquireLease message;
-    message.set_client(1);
-    message.set_client_request(++last_request);
-    message.mutable_request()->set_task(task);
-    message.mutable_request()->set_cpu_units(cpu_units);
-    message.mutable_request()->set_group(group);
-    auto error = std::make_shared<std::optional<Error>>();
-    core.acquire(message, {}, BrokerAnswer<Grant>{[error](const Result<Grant>& grant) {
-                   if (!grant)
-                     *error = grant.error();
-                 }});
-    return error;
-  }
-
-  static v1::SpawnActor actor(const std::string& type, const std::string& name, int restarts = 5) {
-    auto message = actor_of(1, name);
-    message.mutable_spec()->set_type(type);
-    message.mutable_spec()->set_max_restarts(restarts);
-    message.mutable_request()->set_cpu_units(10'000);
-    return message;
-  }
-
-  /// Asks for an actor. @returns the answer so far.
-  std::shared_ptr<std::optional<Error>> spawn_error(v1::SpawnActor message) {
-    message.set_client_request(++last_request);
-    auto error = std::make_shared<std::optional<Error>>();
-    core.spawn_actor(message, {}, {}, BrokerAnswer<FoundActor>{[error](const Result<FoundActor>& found) {
-                       if (!found)
-                         *error = found.error();
-                     }});
-    return error;
-  }
-
-  [[nodiscard]] std::string queue_reason() const {
-    const auto state = core.state({});
-    return state.queue_size() == 1 ? state.queue(0).reason() : fmt::format("{} wait", state.queue_size());
-  }
-
-  const v1::TypeCatalog plain = catalog({"echo"}, {"counter"});
-  const v1::TypeCatalog full = catalog({"echo", "acme.blur"}, {"counter", "acme.model"});
-};
-
-} // namespace
 
 TEST_CASE("tasks and actors are placed on nodes that have their types", "[broker][core]") {
   TypesScene scene;
@@ -268,12 +189,7 @@ TEST_CASE("leases for tasks on a node whose programs change are called in", "[br
   scene.acquire("echo", 60'000);
   scene.acquire("echo", 60'000);
   REQUIRE(scene.world.runners.size() == 2);
-  v1::NodePrograms message;
-  message.set_node("n1");
-  message.set_agent(2);
-  message.set_programs(1);
-  *message.mutable_types() = scene.plain;
-  scene.core.programs_changed(message);
+  scene.renew("n1", 2, 1, scene.plain);
   REQUIRE(scene.world.reclaims.size() == 1);
   CHECK(scene.world.reclaims[0].lease() == scene.world.runners[1].lease().id());
 }
@@ -370,12 +286,7 @@ TEST_CASE("a recorded run with types is repeated grant by grant", "[broker][core
     scene.add("n1", 2, scene.full);
     for (const auto* type : {"acme.blur", "echo", "acme.blurr", "acme.blur"})
       scene.acquire(type, 60'000);
-    v1::NodePrograms changed;
-    changed.set_node("n0");
-    changed.set_agent(1);
-    changed.set_programs(1);
-    *changed.mutable_types() = scene.full;
-    scene.core.programs_changed(changed);
+    scene.renew("n0", 1, 1, scene.full);
     scene.acquire("acme.blur", 30'000);
     for (const auto& order : scene.world.runners)
       granted.push_back(order.lease().node());

@@ -7,7 +7,13 @@
 #include <gpuactors/wire/request_port.hpp>
 
 #include <support/catch.hpp>
+#include <support/eventually.hpp>
+#include <support/results.hpp>
 
+#include <wire/system.hpp>
+
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -134,4 +140,75 @@ TEST_CASE("each attempt of a task is sent under its own id, also one that comes 
   dispatcher->close();
   link->close();
   port.close();
+}
+
+TEST_CASE("a lease is the client's own while its holder is looked up, and no longer when it has ended there",
+          "[cluster]") {
+  System system{LinkOptions{}};
+  RequestPort port{system.get(), [](MessageContent&) {}};
+  auto links = must(Links::make(system.get(), port, {}));
+  struct Question {
+    caf::strong_actor_ptr sender;
+    std::uint64_t answer = 0;
+  };
+  // Asked on this thread at first, then on the port's.
+  std::array<Question, 2> questions;
+  std::atomic<std::size_t> asked{0};
+  {
+    const Puppet runner{system.get(),
+                        [](const auto& element, const auto& self) { reply(element, self, Payload::of(text("done"))); }};
+    // The worker, which answers when the test says so.
+    const Puppet worker{system.get(), [&](const auto& element, const auto&) {
+                          if (!element.content().template match_elements<v1::FindHolder>())
+                            return;
+                          questions.at(asked) = {element.sender, element.mid.response_id().integer_value()};
+                          ++asked;
+                        }};
+    std::uint64_t leases = 0;
+    std::vector<std::uint64_t> released;
+    const Puppet broker{system.get(), [&](const auto& element, const auto& self) {
+                          const auto& content = element.content();
+                          if (content.template match_elements<v1::ReleaseLease>())
+                            released.push_back(content.template get_as<v1::ReleaseLease>(0).lease());
+                          if (!content.template match_elements<v1::AcquireLease>())
+                            return;
+                          v1::Granted granted;
+                          granted.mutable_lease()->set_id(++leases);
+                          granted.set_address("127.0.0.1:1");
+                          reply(element, self, granted, caf::strong_actor_ptr{}, caf::strong_actor_ptr{});
+                        }};
+    const auto link = std::make_shared<detail::BrokerLink>(port, [] { return v1::Hello{}; });
+    link->attach(broker.actor());
+    const auto workers = std::make_shared<detail::WorkerLinks>(port, *links);
+    workers->add_own("127.0.0.1:1", worker.actor());
+    const auto dispatcher = std::make_shared<detail::TaskDispatcher>(port, link, workers, 1);
+
+    const auto task = std::make_shared<detail::WorkState<Payload, detail::PendingTask>>();
+    task->call.method = "anything";
+    dispatcher->submit(task, std::make_shared<const detail::TaskShape>(), {}, {});
+    REQUIRE(asked == 1);
+    // A broker that hears of others only would take it away.
+    CHECK(dispatcher->leases() == std::vector{LeaseId{1}});
+    const auto answer = [&](std::size_t question, const caf::strong_actor_ptr& holder) {
+      caf_version::enqueue(questions[question].sender, worker.actor(), questions[question].answer, v1::Started{},
+                           holder);
+    };
+    answer(0, nullptr);
+    CHECK(released == std::vector<std::uint64_t>{1});
+    CHECK(dispatcher->leases().empty());
+    REQUIRE(eventually([&] { return asked == 2; }));
+    CHECK(dispatcher->leases() == std::vector{LeaseId{2}});
+    CHECK_FALSE(task->finished());
+    answer(1, runner.actor());
+    REQUIRE(task->finished());
+    CHECK(Future<Payload>{task}.get().has_value());
+    CHECK(dispatcher->leases() == std::vector{LeaseId{2}});
+
+    dispatcher->close();
+    workers->close();
+    link->close();
+    port.close();
+  }
+  links->lanes()->watch(nullptr);
+  links.reset();
 }

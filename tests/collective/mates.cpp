@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <thread>
+#include <utility>
 
 namespace gpuactors::test {
 
@@ -11,7 +12,9 @@ namespace {
 
 class Mate : public WithPeers<Actor> {
 public:
-  using WithPeers::WithPeers;
+  explicit Mate(Init init) : WithPeers(std::move(init)) {
+    mate_gates().birth.pass([this] { return stop_requested(); });
+  }
 
   Result<void> exercise(const Vector& request, ReplyStream<Vector>& reports) {
     ++calls_;
@@ -26,9 +29,17 @@ public:
       for (const auto number :
            {static_cast<float>(round), value, static_cast<float>(calls_), static_cast<float>(::getpid())})
         report.add_values(number);
+      if (round == static_cast<int>(request.values(4)) && request.values(3) == static_cast<float>(Fault::late))
+        mate_gates().report.pass([this] { return stop_requested(); });
       GPUACTORS_TRY(reports.write(report));
     }
     return {};
+  }
+
+  [[nodiscard]] Future<v1::CollectiveAnswer> join_when_open(const v1::CollectiveCall& call) const {
+    if (call.has_join())
+      mate_gates().join.pass();
+    return collective_call(call);
   }
 
   void hold(const google::protobuf::Empty&) const {
@@ -41,6 +52,7 @@ private:
   Result<void> fail_by(Fault fault) const {
     switch (fault) {
     case Fault::none:
+    case Fault::late:
       return {};
     case Fault::hang:
       while (!stop_requested())
@@ -60,9 +72,14 @@ private:
 GPUACTORS_ACTOR(mate, Mate)
     .method(exercise, &Mate::exercise)
     .concurrent_method(hold, &Mate::hold)
-    .concurrent_method(collective_method, &Mate::collective_call);
+    .concurrent_method(collective_method, &Mate::join_when_open);
 
 } // namespace
+
+MateGates& mate_gates() {
+  static MateGates gates;
+  return gates;
+}
 
 std::atomic<bool>& held() {
   static std::atomic<bool> value{false};

@@ -5,6 +5,7 @@
 #include <gpuactors/collective/team.hpp>
 #include <gpuactors/gpuactors.hpp>
 
+#include <support/gate.hpp>
 #include <support/messages.hpp>
 
 #include <atomic>
@@ -19,6 +20,8 @@ enum class Fault : std::uint8_t {
   hang,
   fail,
   out_of_memory,
+  /// Makes the round, and reports it only behind `MateGates::report`.
+  late,
 };
 
 /// What a member is asked for.
@@ -44,6 +47,15 @@ struct Standing {
 
 inline constexpr ActorKind mate{"mate"};
 inline constexpr StreamMethod<Vector, Vector> exercise{"exercise"};
+
+/// Where members wait while a test has closed a gate: in their constructors, when they are to join the others, and
+/// before a report that is late. Those that are asked to stop wait no longer, but for joining.
+struct MateGates {
+  Gate birth{true};
+  Gate join{true};
+  Gate report{true};
+};
+MateGates& mate_gates();
 
 /// Keeps the thread of the concurrent methods, so that the member does not answer whether it lives; from `held` on,
 /// until that is cleared.

@@ -25,6 +25,17 @@ std::string prefix_of(std::string_view deployment) {
   return fmt::format("serve:{}/", deployment);
 }
 
+/// Ends actors one after the other. @returns how many there were; the first error of an end.
+Result<std::size_t> end_all(Cluster& cluster, const std::vector<std::string>& names) {
+  Result<void> outcome;
+  for (const auto& name : names)
+    if (const auto ended = cluster.kill(name); !ended && ended.error().code() != Errc::not_found && outcome)
+      outcome = gpuactors::fail(ended.error());
+  if (!outcome)
+    return gpuactors::fail(outcome.error());
+  return names.size();
+}
+
 } // namespace
 
 Result<void> check_deployment(std::string_view name) {
@@ -94,15 +105,20 @@ Result<std::vector<std::string>> replicas_of(Cluster& cluster, std::string_view 
   return names;
 }
 
+Result<std::size_t> end_left(Cluster& cluster, std::string_view deployment, std::string_view model,
+                             const std::set<std::string>& spared) {
+  GPUACTORS_LET(names, replicas_of(cluster, deployment));
+  const LastingNames own{std::string{deployment}, std::string{model}, {}};
+  std::erase_if(names, [&](const std::string& name) {
+    return !own.is_of_model(name)
+           || std::any_of(spared.begin(), spared.end(), [&](const auto& mark) { return own.has_mark(name, mark); });
+  });
+  return end_all(cluster, names);
+}
+
 Result<std::size_t> end_deployment(Cluster& cluster, std::string_view deployment) {
   GPUACTORS_LET(names, replicas_of(cluster, deployment));
-  Result<void> outcome;
-  for (const auto& name : names)
-    if (const auto ended = cluster.kill(name); !ended && ended.error().code() != Errc::not_found && outcome)
-      outcome = gpuactors::fail(ended.error());
-  if (!outcome)
-    return gpuactors::fail(outcome.error());
-  return names.size();
+  return end_all(cluster, names);
 }
 
 } // namespace serve

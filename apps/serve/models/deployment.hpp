@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,10 @@ struct LastingNames {
 
 /// The names of all replicas of a deployment, among those of the cluster's actors.
 gpuactors::Result<std::vector<std::string>> replicas_of(gpuactors::Cluster& cluster, std::string_view deployment);
+
+/// Ends a model's replicas in a deployment, but for those of these marks. @returns as `end_deployment`.
+gpuactors::Result<std::size_t> end_left(gpuactors::Cluster& cluster, std::string_view deployment,
+                                        std::string_view model, const std::set<std::string>& spared);
 
 /// Ends all replicas of a deployment, one after the other. @returns how many there were; the first error of an end.
 gpuactors::Result<std::size_t> end_deployment(gpuactors::Cluster& cluster, std::string_view deployment);

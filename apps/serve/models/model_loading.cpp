@@ -170,7 +170,8 @@ Result<void> ModelTable::load_current(Model& model, const std::optional<std::str
     if (model.by_client)
       model.config.file = asked.file = what.config.file;
     const auto old_config = std::exchange(model.current_config, std::move(asked));
-    model.is_first = what.takes_over;
+    if (what.takes_over)
+      model.spares = !what.spared.empty();
     unfit = take_unfit_canary(model);
     before = old != nullptr ? old->number() : "";
     if (becomes_canary(model, old, old_config))
@@ -224,6 +225,7 @@ Result<void> ModelTable::unload(std::string_view name) {
     options_.notice(fmt::format("{} is unloaded", version->dispatcher()->facts().title));
     end(*model, std::move(version), until);
   }
+  end_spared(*model);
   const std::unique_lock lock{mutex_};
   forget(*model);
   return {};

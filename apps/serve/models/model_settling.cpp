@@ -1,8 +1,11 @@
 // What a model of the models file should be, and how it comes to that: a version, and a canary beside it.
+#include "deployment.hpp"
 #include "model_table.hpp"
 
 #include <fmt/format.h>
 
+#include <set>
+#include <string>
 #include <utility>
 
 namespace serve {
@@ -19,8 +22,13 @@ bool ModelTable::Model::canary_takes_over() const {
   return canary != nullptr && canary_config == config && current_config != config;
 }
 
+bool ModelTable::Model::spares_in_vain() const {
+  return spares && (canary != nullptr || !wanted_canary || !wanted);
+}
+
 bool ModelTable::Model::is_settled() const {
-  return current != nullptr && current_config == config && (wanted_canary ? has_right_canary() : canary == nullptr);
+  return current != nullptr && current_config == config && (wanted_canary ? has_right_canary() : canary == nullptr)
+         && !spares_in_vain();
 }
 
 void ModelTable::set(const ModelEntry& entry) {
@@ -101,7 +109,7 @@ bool ModelTable::drop_canary(Model& model) {
 
 Result<void> ModelTable::settle_canary(Model& model, bool quiet) {
   drop_canary(model);
-  std::optional<CanaryConfig> asked;
+  end_spared(model);
   Loading what;
   {
     const std::shared_lock lock{mutex_};
@@ -110,7 +118,7 @@ Result<void> ModelTable::settle_canary(Model& model, bool quiet) {
     what.config = model.wanted_canary->config;
     what.beside = model.current->dispatcher();
     what.title = fmt::format("the canary of model {}", model.config.name);
-    what.takes_over = model.is_first;
+    what.takes_over = model.spares;
   }
   what.spared = model.current->mark();
   what.quiet = quiet;
@@ -123,7 +131,7 @@ Result<void> ModelTable::settle_canary(Model& model, bool quiet) {
       return gpuactors::fail(gpuactors::Errc::unavailable, "the server ends"); // the new one ends with this call
     model.canary = std::move(version);
     model.canary_config = what.config;
-    model.is_first = false;
+    model.spares = false; // taken over, or ended with that
     // Another one may be wanted by now.
     share = model.has_right_canary() ? model.wanted_canary->share : 0;
     model.split.restart(share);
@@ -131,6 +139,22 @@ Result<void> ModelTable::settle_canary(Model& model, bool quiet) {
   options_.notice(fmt::format("model {}: version {} serves beside version {}, and gets {} of the requests",
                               what.config.name, model.canary->number(), model.current->number(), share));
   return {};
+}
+
+void ModelTable::end_spared(Model& model) {
+  std::set<std::string> marks;
+  {
+    const std::unique_lock lock{mutex_};
+    if (closing_ || !model.spares_in_vain())
+      return;
+    for (const auto* version : model.serving())
+      marks.insert(version->mark());
+  }
+  const auto ended = end_left(cluster_, options_.deployment, model.config.name, marks);
+  if (!ended)
+    return; // tried again with the next look at the model
+  const std::unique_lock lock{mutex_};
+  model.spares = false;
 }
 
 std::unique_ptr<ModelVersion> ModelTable::take_unfit_canary(Model& model) {

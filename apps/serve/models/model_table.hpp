@@ -106,8 +106,8 @@ private:
     std::optional<CanaryConfig> wanted_canary;
     std::unique_ptr<ModelVersion> canary;
     ModelConfig canary_config;
-    /// The current version is the first one, and had no canary yet: that may take over what the server before has left.
-    bool is_first = false;
+    /// Of what the server before has left, there is what a canary was to take over, and no canary has come since.
+    bool spares = false;
     /// Who gets the next request. `dealing` guards it among those who only read the table.
     batching::TrafficSplit split;
     std::mutex dealing;
@@ -131,6 +131,8 @@ private:
     /// The canary is what the model should be and is not: it takes its place, and keeps its share until then, for those
     /// who have it should not go back for a moment.
     [[nodiscard]] bool canary_takes_over() const;
+    /// No canary will take over any more what is spared for one.
+    [[nodiscard]] bool spares_in_vain() const;
     /// The versions are as they should be.
     [[nodiscard]] bool is_settled() const;
     /// What requests to a version get that say nothing else.
@@ -199,6 +201,8 @@ private:
   gpuactors::Result<std::unique_ptr<ModelVersion>> load_version(Model& model, const Loading& what);
   /// Loads a version of the model itself, and ends the one before.
   gpuactors::Result<void> load_current(Model& model, const std::optional<std::string>& path, bool quiet);
+  /// Ends what the server before has left of a model, but for the replicas of the versions that serve.
+  void end_spared(Model& model);
   /// Ends a canary that nobody wants, and loads the one that is wanted.
   gpuactors::Result<void> settle_canary(Model& model, bool quiet);
   /// Ends a canary that nobody wants. @returns whether there was one.

@@ -53,9 +53,12 @@ StartBlame::Judged StartBlame::failed(std::size_t program, Device device, const 
   });
   if (two_strikes || others.empty())
     return {Verdict::program};
-  if (trials_.count(program) > 0)
-    return {}; // it is being tried
-  trials_.emplace(program, others.front());
+  const auto [trial, is_first] = trials_.try_emplace(program, others.front());
+  const bool is_tried = !is_first && std::find(others.begin(), others.end(), trial->second) != others.end();
+  if (is_tried)
+    return {};
+  // A trial on a device that has failed meanwhile tells nothing any more.
+  trial->second = others.front();
   return {Verdict::trial, others.front()};
 }
 

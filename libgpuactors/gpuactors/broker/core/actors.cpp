@@ -1,6 +1,7 @@
 // The broker and actors: their records, from the request to the end of the last life.
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/broker/core/printable.hpp>
 #include <gpuactors/broker/core/requests.hpp>
 
 #include <fmt/format.h>
@@ -33,6 +34,14 @@ Error of_elsewhere(const v1::ActorHandle& handle) {
 
 // -- requests of clients --------------------------------------------------------------------------
 
+Result<void> BrokerCore::check_names(const v1::SpawnActor& message) {
+  GPUACTORS_TRY(check_shown_name("the actor", message.spec().name()));
+  GPUACTORS_TRY(check_shown_name("the actor's name space", message.spec().name_space()));
+  GPUACTORS_TRY(check_shown_name("the actor's lease", message.request().name()));
+  GPUACTORS_TRY(type_of(actor_kind, message.spec().type()));
+  return {};
+}
+
 void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller, const Payload& config,
                              FindAnswer answer) {
   if (clients_.count(message.client()) == 0)
@@ -41,6 +50,8 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
   const std::pair key{message.client(), message.client_request()};
   if (const auto known = spawns_.find(key); known != spawns_.end())
     return answer_with(actors_.at(known->second), std::move(answer));
+  if (auto checked = check_names(message); !checked)
+    return answer.deliver(fail(checked.error()));
   const ActorName name{message.spec().name_space(), message.spec().name()};
   if (const auto taken = names_.find(name); !name.second.empty() && taken != names_.end()) {
     auto& record = actors_.at(taken->second);

@@ -415,10 +415,14 @@ private:
 
   /// The ledger's number of a type; none without a name. @returns `invalid_argument` for what is no name of a type.
   Result<TypeId> type_of(std::string_view kind, const std::string& name);
+  /// Refuses an actor for its names, before there is a record or an event of it.
+  Result<void> check_names(const v1::SpawnActor& message);
   /// The node runs other programs, unless they are known: what waits is placed by their types, and tasks that would run
   /// on in leases there ask anew.
   /// @param types null: unknown.
   void renew_programs(const std::string& name, std::uint64_t programs, const v1::TypeCatalog* types);
+  /// The node has these types: what was to move there and is of none of them goes on elsewhere.
+  void give_up_moves_to(const std::string& name, const v1::TypeCatalog& types);
   /// What the ledger is asked for, for the next life of an actor. @returns why it cannot be asked.
   Result<ResourceRequest> request_for(const ActorRecord& record);
 

@@ -3,6 +3,7 @@
 
 #include <gpuactors/base/event_kind.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/broker/core/printable.hpp>
 #include <gpuactors/broker/core/world.hpp>
 
 #include <deque>
@@ -29,7 +30,7 @@ public:
     event.set_unix_ns(world_.unix_ns());
     event.set_kind(std::string{to_string(kind)});
     ++counts_[event.kind()];
-    event.set_name(std::move(name));
+    event.set_name(printable(std::move(name)));
     return event;
   }
 

@@ -1,6 +1,7 @@
 // The broker and placement groups: requests of clients, events of the ledger, and the end of a group.
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/convert.hpp>
+#include <gpuactors/broker/core/printable.hpp>
 #include <gpuactors/broker/core/requests.hpp>
 
 #include <fmt/format.h>
@@ -33,6 +34,8 @@ void BrokerCore::submit_group(const v1::SubmitGroup& message, const Caller& call
   auto request = from_wire(message);
   if (!request)
     return answer.deliver(fail(request.error()));
+  if (auto checked = check_shown_name("the placement group", message.name()); !checked)
+    return answer.deliver(fail(checked.error()));
   const GroupId id{++last_group_};
   auto& record = groups_[id];
   record.request = message;

@@ -1,6 +1,7 @@
 // The broker's peers: nodes and clients that come, go, and come back with what they hold.
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/convert.hpp>
+#include <gpuactors/broker/core/printable.hpp>
 #include <gpuactors/wire/lease_end.hpp>
 
 #include <fmt/format.h>
@@ -419,7 +420,7 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, c
   if (std::exchange(record.away_until, std::nullopt))
     log_.add(EventKind::client_returned, message.name());
   record.grace = std::min<Duration>(from_milliseconds(message.reconnect_grace_ms()), limits::reconnect_grace_most);
-  record.name = message.name();
+  record.name = printable(message.name());
   record.owner = caller.name;
   record.leaves = false;
   record.release = message.release();

@@ -88,10 +88,25 @@ void BrokerCore::renew_programs(const std::string& name, std::uint64_t programs,
     record.types = types != nullptr ? *types : v1::TypeCatalog{};
   log_.add(EventKind::node_renewed, name);
   apply(std::move(events), "set_types");
+  if (types != nullptr)
+    give_up_moves_to(name, *types);
   for (auto& [id, lease] : task_leases_)
     if (const auto* held = ledger_.find_lease(id); held != nullptr && held->node == name)
       reclaim(id, lease);
   answer_early();
+}
+
+void BrokerCore::give_up_moves_to(const std::string& name, const v1::TypeCatalog& types) {
+  // The node would send them back, and that would count as a restart.
+  std::vector<ActorId> lost;
+  for (const auto& [lease, actor] : reserved_) {
+    const auto& record = actors_.at(actor);
+    if (record.next && record.next->node == name && !names(types.actors(), record.spec.type()))
+      lost.push_back(actor);
+  }
+  for (const auto actor : lost)
+    if (const auto found = actors_.find(actor); found != actors_.end())
+      give_up_move(found->second);
 }
 
 void BrokerCore::types(const v1::GetTypes& message, TypesAnswer answer) {

@@ -212,6 +212,10 @@ void TaskDispatcher::placed(const std::shared_ptr<Shape>& shape, std::uint64_t r
                             Place place) {
   if (place.holder != nullptr || workers_ == nullptr)
     return granted(shape, request, message.lease(), std::move(place.holder), std::move(place.control));
+  {
+    const std::lock_guard lock{mutex_};
+    looked_up_.insert(LeaseId{message.lease().id()});
+  }
   v1::FindHolder wanted;
   wanted.set_lease(message.lease().id());
   wanted.set_epoch(message.lease().epoch());
@@ -222,6 +226,10 @@ void TaskDispatcher::placed(const std::shared_ptr<Shape>& shape, std::uint64_t r
                      return;
                    if (found)
                      return self->granted(shape, request, lease, std::move(found->holder), std::move(found->control));
+                   {
+                     const std::lock_guard lock{self->mutex_};
+                     self->looked_up_.erase(LeaseId{lease.id()});
+                   }
                    self->release(lease);
                    if (!holder_has_ended(found.error()) || !self->ask_again(shape, request))
                      self->refused(shape, request, found.error());
@@ -240,6 +248,7 @@ std::vector<LeaseId> TaskDispatcher::leases() const {
   const std::lock_guard lock{mutex_};
   for (const auto& [id, slot] : slots_)
     result.push_back(id);
+  result.insert(result.end(), looked_up_.begin(), looked_up_.end());
   return result;
 }
 
@@ -293,6 +302,7 @@ void TaskDispatcher::granted(const std::shared_ptr<Shape>& shape, std::uint64_t 
   {
     const std::lock_guard lock{mutex_};
     std::erase(shape->requested, request);
+    looked_up_.erase(id);
     if (closed_)
       return;
     auto& slot = slots_[id];

@@ -180,6 +180,8 @@ private:
   // By `TaskShape::key`; a shape is removed with its last task, lease and request.
   std::unordered_map<std::string, std::shared_ptr<Shape>> shapes_;
   std::unordered_map<LeaseId, Slot> slots_;
+  // Leases that were granted, and whose holders are being looked up.
+  std::set<LeaseId> looked_up_;
   // Leases that were reclaimed after the grant, but before their holder was found.
   std::set<LeaseId> early_reclaims_;
   std::uint64_t last_request_ = 0;

@@ -172,6 +172,8 @@ Result<std::optional<FailedAttempt>> TeamState::attempt(TeamCore& core, const Te
     return stopped_team();
   if (const auto joined = members_.join(); !joined)
     return FailedAttempt{TeamStage::join, members_.ask(), joined.error()};
+  if (bell_->stopped())
+    return stopped_team();
   GPUACTORS_LET(readers, begin_calls(core, work));
   read_all(core, readers, work);
   if (core.over() && !core.broken())
