@@ -110,6 +110,7 @@ TEST_CASE("the type ids of messages stay what they were", "[wire]") {
   CHECK(id<v1::Goodbye>() == 46);
   CHECK(id<v1::SetQuota>() == 47);
   CHECK(id<v1::NodePrograms>() == 48);
+  CHECK(id<v1::EndProcess>() == 49);
 }
 
 TEST_CASE("control messages keep their bytes", "[wire]") {

@@ -110,6 +110,14 @@ inline void refuse(const caf::mailbox_element& request, const caf::strong_actor_
   enqueue(request.sender, self, request.mid.response_id().integer_value(), std::move(why));
 }
 
+/// Returns who waits for the answer to the message that `self` serves now, and the id of that answer. On its thread.
+inline std::pair<caf::strong_actor_ptr, std::uint64_t> caller_of(caf::local_actor& self) {
+  const auto* message = self.current_mailbox_element();
+  if (message == nullptr || !message->mid.is_request())
+    return {};
+  return {message->sender, message->mid.response_id().integer_value()};
+}
+
 /// Sends `xs` to `to` without expecting an answer, from any thread.
 template <class Handle, class... Ts>
 void post(const Handle& to, Ts&&... xs) {

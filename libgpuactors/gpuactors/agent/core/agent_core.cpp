@@ -1,5 +1,6 @@
 #include <gpuactors/agent/core/agent_core.hpp>
 #include <gpuactors/agent/core/environment.hpp>
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/wire/lease_end.hpp>
 
 #include <fmt/format.h>
@@ -21,7 +22,8 @@ std::map<std::string, Share> resources_of(const v1::Node& node) {
 
 AgentCore::AgentCore(AgentWorld& world, AgentOptions options)
   : world_(world), options_(std::move(options)), instances_(resources_of(options_.node)) {
-  // nop
+  if (options_.memory_threshold)
+    memory_.rules = {options_.node.name(), host_memory_in(options_.node.resource_units()), *options_.memory_threshold};
 }
 
 void AgentCore::wake(AgentWake what, std::uint64_t about) {
@@ -56,6 +58,9 @@ void AgentCore::wake(AgentWake what, std::uint64_t about) {
   case AgentWake::saves:
     saves_wait_ = false;
     send_saves();
+    break;
+  case AgentWake::memory:
+    look_at_memory();
     break;
   }
 }
@@ -184,6 +189,12 @@ void AgentCore::ended(v1::LeaseEnded message) {
     return;
   const LeaseId id{message.lease()};
   auto& worker = workers_.at(lease->worker);
+  // Why it ends is known, unless it had ended itself for good; and it is free when its process is gone.
+  if (worker.beyond_memory) {
+    if (message.by_itself())
+      lease->ended = std::move(message);
+    return;
+  }
   const bool lost = message.lost_devices_size() > 0;
   // All holders in the process report the same loss: only the first report counts.
   if (lost && !std::exchange(worker.told_loss, true))

@@ -116,6 +116,7 @@ AgentCore::WorkerRecord& AgentCore::start_worker(std::string key, std::vector<v1
   } else {
     world_.wake(limits::worker_start, AgentWake::worker_start, command.number);
   }
+  watch_memory();
   return worker;
 }
 
@@ -152,9 +153,14 @@ void AgentCore::free_key(const WorkerRecord& worker) {
     by_key_.erase(known);
 }
 
-void AgentCore::kill_worker(WorkerRecord& worker) {
-  worker.ending = true;
+void AgentCore::begin_end(WorkerRecord& worker) {
+  if (!std::exchange(worker.ending, true))
+    worker.ending_since = world_.now();
   free_key(worker);
+}
+
+void AgentCore::kill_worker(WorkerRecord& worker) {
+  begin_end(worker);
   world_.kill(worker.number);
 }
 
@@ -168,8 +174,7 @@ void AgentCore::worker_exited(std::uint64_t number, const std::string& text) {
   // What it said at last, such as why an actor has ended, comes over its connection, and this news another way.
   if (!worker.ending)
     worker.owner = LeaseId{};
-  worker.ending = true;
-  free_key(worker);
+  begin_end(worker);
   worker.exit = text;
   world_.wake(limits::exit_patience, AgentWake::worker_exit, number);
 }
@@ -180,6 +185,7 @@ void AgentCore::bury(std::uint64_t number, std::string text) { // NOLINT(*-unnec
   if (worker.empty())
     return;
   world_.worker_ended(number);
+  memory_.stale = true;
   const auto& record = worker.mapped();
   free_key(record);
   note_failed_start(record);
