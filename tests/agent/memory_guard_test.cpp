@@ -13,11 +13,11 @@ namespace {
 constexpr std::uint64_t one_mib = 1U << 20;
 
 MemoryRules rules(std::uint64_t offered_mib, double threshold = 0) {
-  return {"n", offered_mib * one_mib, threshold};
+  return {"n", offered_mib * one_mib, 0, threshold};
 }
 
 GuardedWorker worker(std::uint64_t number, std::uint64_t used_mib, std::uint64_t asked_mib = 0, bool own = false) {
-  return {number, "the worker " + std::to_string(number), asked_mib * one_mib, own, used_mib * one_mib, 0};
+  return {number, "the worker " + std::to_string(number), asked_mib * one_mib, 0, own, used_mib * one_mib, 0};
 }
 
 std::uint64_t chosen(const std::optional<MemoryVerdict>& verdict) {
@@ -106,6 +106,27 @@ TEST_CASE("who uses most beyond what he has asked for is ended first, then the l
   CHECK(of({worker(1, 300), worker(3, 300), worker(2, 300)}) == 3);
 }
 
+TEST_CASE("the memory of host devices is host memory, and was asked for") {
+  auto on_device = worker(1, 140, 100, true);
+  on_device.device_bytes = 40 * one_mib;
+  CHECK(beyond_their_own(rules(400), {on_device}).empty());
+  on_device.private_bytes += one_mib;
+  REQUIRE(beyond_their_own(rules(400), {on_device}).size() == 1);
+  CHECK(beyond_their_own(rules(400), {on_device})[0].why.find("asked for 100 MiB and had 40 MiB of host devices: its")
+        != std::string::npos);
+  auto with_devices = rules(400);
+  with_devices.device_bytes = 100 * one_mib;
+  CHECK_FALSE(beyond_the_node(with_devices, std::nullopt, {worker(2, 500)}));
+  on_device.private_bytes = 300 * one_mib;
+  const auto verdict = beyond_the_node(with_devices, std::nullopt, {on_device, worker(2, 250, 100)});
+  CHECK(chosen(verdict) == 1); // 160 MiB beyond what it was granted
+  REQUIRE(verdict);
+  CHECK(verdict->why.find(
+            "use 550 MiB together, and it offers 400 MiB and has 100 MiB of host devices: the worker 1 used "
+            "300 MiB of host memory, what runs in it has asked for 100 MiB and has 40 MiB of host devices")
+        != std::string::npos);
+}
+
 TEST_CASE("others that fill a machine are no reason to end many small workers") {
   CHECK_FALSE(beyond_the_node(rules(0, 0.95), full, {}));
   CHECK_FALSE(beyond_the_node(rules(0, 0.95), full, {worker(1, 9), worker(2, 9)}));
@@ -129,7 +150,7 @@ TEST_CASE("a node looks at its memory while it has workers, if it has been told 
   REQUIRE(scene.world.looks[0].processes.size() == 1);
   CHECK(scene.world.looks[0].processes[0].worker == 1);
   CHECK(scene.world.looks[0].processes[0].pid == 77);
-  CHECK(scene.world.looks[0].offered_bytes == 400 * one_mib);
+  CHECK(scene.world.looks[0].bound_bytes == 400 * one_mib);
   scene.pass(std::chrono::seconds{5}); // it waits for what it has asked for
   CHECK(scene.world.looks.size() == 1);
   scene.core->memory_seen(look_of({{1, 100 * one_mib, 0}}));
@@ -203,6 +224,22 @@ TEST_CASE("the next worker is ended only when the memory of the last one is back
   scene.pass(limits::memory_patience);
   scene.core->memory_seen(look);
   CHECK(scene.ordered("worker 3: die 0"));
+}
+
+TEST_CASE("workers that end for other reasons do not keep a node from ending one", "[agent]") {
+  auto scene = guarded_scene();
+  scene.lease(1);
+  scene.lease(2, {.device = 1, .isolated = true});
+  scene.lease(3, {.device = 1, .isolated = true});
+  for (const auto number : {1, 2, 3})
+    scene.come_up(number);
+  scene.pass(limits::memory_look);
+  scene.end(2);
+  scene.end(3);
+  scene.core->worker_lost(2);
+  scene.core->worker_exited(2, "was killed");
+  scene.core->memory_seen(look_of({{1, 450 * one_mib, 0}}));
+  CHECK(scene.ordered("worker 1: die 0"));
 }
 
 TEST_CASE("an actor that has ended itself does not live again because its process was ended for its memory") {

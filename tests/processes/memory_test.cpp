@@ -79,9 +79,9 @@ Number hoard_once(TaskContext&, const Text& path) {
     ::pause();
 }
 
-/// What a process of a hoarder uses before it takes anything.
+/// A process of its own that may have so much.
 Options apart(std::uint64_t memory_mib, int restarts = 0) {
-  Options options{.gpus = 0.1, .host_memory_bytes = memory_mib * one_mib, .max_restarts = restarts};
+  Options options{.host_memory_bytes = memory_mib * one_mib, .max_restarts = restarts};
   options.isolation = Isolation::process;
   return options;
 }
@@ -89,7 +89,7 @@ Options apart(std::uint64_t memory_mib, int restarts = 0) {
 Cluster with_memory(Processes& processes, const std::string& host_memory, std::vector<std::string> more = {}) {
   processes.start_broker();
   more.insert(more.begin(), {"--host-memory", host_memory});
-  processes.start_node("n0", "host:2x64MiB", std::move(more));
+  processes.start_node("n0", "host:2x1MiB", std::move(more));
   return processes.connect();
 }
 
@@ -150,8 +150,9 @@ TEST_CASE("workers that use more together than their node offers lose the one th
   auto honest = must(cluster.spawn("hoarder", number(250), {.gpus = 1, .host_memory_bytes = 400 * one_mib}));
   auto greedy = must(cluster.spawn("hoarder", number(0), {.gpus = 1}));
   check_died(greedy.call<Number>("take_and_stay", number(400), Duration::max()).get(60s),
-             {"the workers of node n0 use ", " together, and it offers 600 MiB: the worker for device 1 used ",
-              "what runs in it has asked for none"});
+             {"the workers of node n0 use ",
+              " together, and it offers 600 MiB and has 2 MiB of host devices: the worker for device 1 used ",
+              "what runs in it has asked for none and has 1 MiB of host devices"});
   CHECK(must(honest.call<Number>("restarts").get()).value() == 0);
   CHECK(processes.count("the workers of node n0 use") == 1);
   CHECK(eventually([&] { return must(cluster.state()).leases_size() == 1; }));

@@ -224,13 +224,16 @@ void HolderControl::give_up(const Error& error) {
   std::vector<std::function<void(const Error&)>> refusals;
   {
     const std::lock_guard lock{mutex_};
+    // Together, so that each call is either refused here or does not begin.
+    if (!revoked_)
+      revoked_ = error;
     for (const auto& running : running_)
       if (running.as_seen != nullptr)
         refusals.push_back(running.as_seen->refusal());
   }
   for (const auto& refuse : refusals)
     refuse(error);
-  revoke(error);
+  stop_all();
 }
 
 std::optional<Error> HolderControl::revoked() const {

@@ -178,7 +178,7 @@ MemoryLook MemoryReader::look(const MemoryQuery& query) const {
   const auto used = result.room ? result.room->used_bytes : most;
   const bool full =
       result.room && static_cast<double>(used) > query.threshold * static_cast<double>(result.room->limit_bytes);
-  const bool beyond = query.offered_bytes > 0 && most > query.offered_bytes && used > query.offered_bytes;
+  const bool beyond = query.bound_bytes > 0 && most > query.bound_bytes && used > query.bound_bytes;
   if (!beyond && !(full && query.threshold > 0))
     return result;
   for (auto& memory : result.workers) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -48,7 +49,13 @@ void MemoryWatch::run() {
         return;
       wanted.swap(wanted_);
     }
-    wanted->done(reader_.look(wanted->query));
+    MemoryLook look;
+    try {
+      look = reader_.look(wanted->query);
+    } catch (const std::exception&) {
+      look = {}; // no memory even for that: the next look may have it
+    }
+    wanted->done(std::move(look));
   }
 }
 

@@ -1,6 +1,5 @@
 #include <gpuactors/agent/core/agent_core.hpp>
 #include <gpuactors/agent/core/environment.hpp>
-#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/wire/lease_end.hpp>
 
 #include <fmt/format.h>
@@ -21,9 +20,8 @@ std::map<std::string, Share> resources_of(const v1::Node& node) {
 } // namespace
 
 AgentCore::AgentCore(AgentWorld& world, AgentOptions options)
-  : world_(world), options_(std::move(options)), instances_(resources_of(options_.node)) {
-  if (options_.memory_threshold)
-    memory_.rules = {options_.node.name(), host_memory_in(options_.node.resource_units()), *options_.memory_threshold};
+  : world_(world), options_(std::move(options)), memory_{rules_of(options_)}, instances_(resources_of(options_.node)) {
+  // nop
 }
 
 void AgentCore::wake(AgentWake what, std::uint64_t about) {

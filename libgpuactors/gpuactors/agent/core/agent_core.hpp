@@ -115,11 +115,10 @@ private:
     ProgramTable::Program program;
     /// Its program has changed since: it gets no more work, but what borrows from its leases, and ends with the last.
     bool retired = false;
-    /// The worker is being ended and gets no more work; and since when.
+    /// The worker is being ended and gets no more work.
     bool ending = false;
-    TimePoint ending_since{};
-    /// It is ended because of its memory, for a reason that its leases have.
-    bool beyond_memory = false;
+    /// Since when it is ended because of its memory, for a reason that its leases have.
+    std::optional<TimePoint> beyond_memory;
     /// A holder of it has told of a lost device.
     bool told_loss = false;
     /// It did not come up in time.
@@ -173,8 +172,6 @@ private:
   /// @param owner the lease that the process belongs to; null for a shared process.
   WorkerRecord& start_worker(std::string key, std::vector<v1::Device> devices, ProgramTable::Program program,
                              const v1::HeldLease* owner, const Environment& environment, std::string purpose);
-  /// It gets no more work.
-  void begin_end(WorkerRecord& worker);
   void kill_worker(WorkerRecord& worker);
   /// Its process is gone, and all that it had to say has arrived.
   void bury(std::uint64_t number, std::string text);
@@ -216,11 +213,12 @@ private:
 
   // -- host memory: memory.cpp -----------------------------------------------------------------
 
+  [[nodiscard]] static MemoryRules rules_of(const AgentOptions& options);
   /// Looks at the memory of workers soon, and again and again while there are any.
   void watch_memory();
   void look_at_memory();
   [[nodiscard]] GuardedWorker guarded(const WorkerRecord& worker, const WorkerMemory& seen) const;
-  /// Whether a worker is on its way out, so that its memory will be there soon.
+  /// Whether a worker that was ended for its memory is not gone yet, so that this will be there soon.
   [[nodiscard]] bool memory_comes_back() const;
   void tell_if_others_fill(const MemoryLook& look);
   void end_for_memory(WorkerRecord& worker, const std::string& why);
@@ -229,7 +227,7 @@ private:
     MemoryRules rules{};
     /// A look is due, or on its way.
     bool watched = false;
-    /// A worker has ended since it was asked for.
+    /// The memory of a worker that was ended for it has come back since the look was asked for.
     bool stale = false;
     /// The operator knows that others fill the machine.
     bool told = false;

@@ -9,6 +9,16 @@
 
 namespace gpuactors {
 
+MemoryRules AgentCore::rules_of(const AgentOptions& options) {
+  if (!options.memory_threshold)
+    return {};
+  MemoryRules rules{options.node.name(), host_memory_in(options.node.resource_units()), 0, *options.memory_threshold};
+  for (const auto& device : options.node.devices())
+    if (device.kind() == "host")
+      rules.device_bytes += device.memory_bytes();
+  return rules;
+}
+
 void AgentCore::watch_memory() {
   if (!memory_.rules.any() || workers_.empty() || std::exchange(memory_.watched, true))
     return;
@@ -21,7 +31,7 @@ void AgentCore::look_at_memory() {
     if (worker.control != nullptr && !worker.ending)
       query.processes.push_back({number, worker.pid});
   query.threshold = memory_.rules.has_threshold() ? memory_.rules.threshold : 0;
-  query.offered_bytes = memory_.rules.offered_bytes;
+  query.bound_bytes = memory_.rules.bound_bytes();
   memory_.stale = false;
   world_.look_at_memory(std::move(query));
 }
@@ -33,7 +43,7 @@ void AgentCore::memory_seen(const MemoryLook& look) {
     if (const auto found = workers_.find(seen.worker); found != workers_.end() && !found->second.ending)
       workers.push_back(guarded(found->second, seen));
   auto verdicts = beyond_their_own(memory_.rules, workers);
-  // What one that ends gives back is not there before it is gone.
+  // What one that was ended gives back is not there before it is gone. Others come and go all the time.
   if (verdicts.empty() && !memory_.stale && !memory_comes_back()) {
     if (auto verdict = beyond_the_node(memory_.rules, look.room, workers))
       verdicts.push_back(std::move(*verdict));
@@ -57,6 +67,10 @@ GuardedWorker AgentCore::guarded(const WorkerRecord& worker, const WorkerMemory&
     if (worker.leases.count(LeaseId{lease.parent()}) > 0)
       continue;
     result.asked_bytes += host_memory_in(lease.resource_units());
+    for (const auto& grant : lease.devices())
+      for (const auto& device : options_.node.devices())
+        if (device.index() == grant.index() && device.kind() == "host")
+          result.device_bytes += grant.memory_bytes();
     if (id == worker.owner) {
       result.own = true;
       result.name = fmt::format("the process of \"{}\"", lease.name());
@@ -67,7 +81,7 @@ GuardedWorker AgentCore::guarded(const WorkerRecord& worker, const WorkerMemory&
 
 bool AgentCore::memory_comes_back() const {
   for (const auto& [number, worker] : workers_)
-    if (worker.ending && world_.now() - worker.ending_since < limits::memory_patience)
+    if (worker.beyond_memory && world_.now() - *worker.beyond_memory < limits::memory_patience)
       return true;
   return false;
 }
@@ -90,8 +104,9 @@ void AgentCore::end_for_memory(WorkerRecord& worker, const std::string& why) {
     // One event for the process.
     lease.ended->set_host_memory(std::exchange(first, false));
   }
-  worker.beyond_memory = true;
-  begin_end(worker);
+  worker.beyond_memory = world_.now();
+  worker.ending = true;
+  free_key(worker);
   // Its calls are answered with the reason: without that, callers would learn only that the process is gone.
   v1::EndProcess order;
   order.set_text(why);

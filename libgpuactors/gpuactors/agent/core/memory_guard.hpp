@@ -17,6 +17,8 @@ struct GuardedWorker {
   std::string name{};
   /// What its holders have asked for together; what they lend each other counts once.
   std::uint64_t asked_bytes = 0;
+  /// What they have been granted of the memory of host devices, which is memory of their process, too.
+  std::uint64_t device_bytes = 0;
   /// It is of one lease, which is held to what it has asked for if that is more than none.
   bool own = false;
   std::uint64_t private_bytes = 0;
@@ -25,17 +27,28 @@ struct GuardedWorker {
   [[nodiscard]] std::uint64_t used_bytes() const noexcept {
     return private_bytes + shared_bytes;
   }
+
+  [[nodiscard]] std::uint64_t granted_bytes() const noexcept {
+    return asked_bytes + device_bytes;
+  }
 };
 
 struct MemoryRules {
   std::string node{};
   /// What the node offers; 0: nothing, and its workers are not bounded together.
   std::uint64_t offered_bytes = 0;
+  /// The memory of its host devices, which its workers may use besides.
+  std::uint64_t device_bytes = 0;
   /// The part of the machine's memory, or of the control group's, above which a worker is ended; 0 and 1: none is.
   double threshold = 0;
 
   [[nodiscard]] bool has_threshold() const noexcept {
     return threshold > 0 && threshold < 1;
+  }
+
+  /// What its workers may use together; 0: as much as there is.
+  [[nodiscard]] std::uint64_t bound_bytes() const noexcept {
+    return offered_bytes > 0 ? offered_bytes + device_bytes : 0;
   }
 
   /// Whether there is anything to guard.
@@ -51,7 +64,8 @@ struct MemoryVerdict {
   std::string why{};
 };
 
-/// Returns the workers of one lease whose private memory is above what the lease has asked for. What they share with
+/// Returns the workers of one lease whose private memory is above what the lease has been granted, if it has asked for
+/// host memory. What they share with
 /// others does not count, since whose it is cannot be said. Pure.
 [[nodiscard]] std::vector<MemoryVerdict> beyond_their_own(const MemoryRules& rules,
                                                           const std::vector<GuardedWorker>& workers);

@@ -38,11 +38,11 @@ struct MemoryQuery {
   };
 
   std::vector<Process> processes;
-  /// The part of the room and the bytes of all processes above which it matters how memory is shared: `shared_bytes` is
-  /// then a process's part of it, divided evenly among those that have it mapped. Otherwise it is all of it, which is
-  /// cheaper to know.
+  /// The part of the room, and the bytes of all processes together, above which it matters how memory is shared:
+  /// `shared_bytes` is then a process's part of it, divided evenly among those that have it mapped. Otherwise it is all
+  /// of it, which is cheaper to know.
   double threshold = 0;
-  std::uint64_t offered_bytes = 0;
+  std::uint64_t bound_bytes = 0;
 };
 
 struct MemoryLook {

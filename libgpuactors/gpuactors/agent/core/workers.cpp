@@ -153,14 +153,9 @@ void AgentCore::free_key(const WorkerRecord& worker) {
     by_key_.erase(known);
 }
 
-void AgentCore::begin_end(WorkerRecord& worker) {
-  if (!std::exchange(worker.ending, true))
-    worker.ending_since = world_.now();
-  free_key(worker);
-}
-
 void AgentCore::kill_worker(WorkerRecord& worker) {
-  begin_end(worker);
+  worker.ending = true;
+  free_key(worker);
   world_.kill(worker.number);
 }
 
@@ -174,7 +169,8 @@ void AgentCore::worker_exited(std::uint64_t number, const std::string& text) {
   // What it said at last, such as why an actor has ended, comes over its connection, and this news another way.
   if (!worker.ending)
     worker.owner = LeaseId{};
-  begin_end(worker);
+  worker.ending = true;
+  free_key(worker);
   worker.exit = text;
   world_.wake(limits::exit_patience, AgentWake::worker_exit, number);
 }
@@ -185,8 +181,8 @@ void AgentCore::bury(std::uint64_t number, std::string text) { // NOLINT(*-unnec
   if (worker.empty())
     return;
   world_.worker_ended(number);
-  memory_.stale = true;
   const auto& record = worker.mapped();
+  memory_.stale = memory_.stale || record.beyond_memory;
   free_key(record);
   note_failed_start(record);
   // The planned end of a worker together with its own lease, or with the last one in an earlier program, is not
