@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -35,6 +36,15 @@ public:
 
   Number take(const Number& more_mib) {
     kept_.push_back(filled(more_mib.value()));
+    return number(::getpid());
+  }
+
+  /// Keeps a shared tensor of so many MiB.
+  Result<Number> share(const Number& tensor_mib) {
+    GPUACTORS_LET(draft,
+                  Cluster::from(*this).draft(DType::u8, {static_cast<std::int64_t>(tensor_mib.value() * one_mib)}));
+    std::fill(draft.bytes().begin(), draft.bytes().end(), std::byte{1});
+    shared_.push_back(std::move(draft).share());
     return number(::getpid());
   }
 
@@ -67,6 +77,7 @@ public:
 
 private:
   std::vector<std::vector<char>> kept_;
+  std::vector<Shared<Tensor>> shared_;
 };
 
 /// Makes the file and takes 300 MiB for good, or finds the file and is done.
@@ -105,6 +116,7 @@ void check_died(const Result<Number>& result, const std::vector<std::string>& wo
 
 GPUACTORS_ACTOR("hoarder", Hoarder, Number)
     .method("take", &Hoarder::take)
+    .method("share", &Hoarder::share)
     .method("take_and_stay", &Hoarder::take_and_stay)
     .method("take_and_stay_once", &Hoarder::take_and_stay_once)
     .method("restarts", &Hoarder::restarts)
@@ -141,6 +153,17 @@ TEST_CASE("a process of its own is held to the host memory that it asked for, an
   check_died(actor.call<Number>("take_and_stay", number(300), Duration::max()).get(60s), {"had asked for 300 MiB"});
   CHECK(eventually([&] { return event_of(cluster, "died", "greedy").has_value(); }));
   CHECK(event_of(cluster, "died", "greedy")->reason().find("had asked for 300 MiB") != std::string::npos);
+}
+
+TEST_CASE("shared tensors are not what a process is held to by host memory", "[processes]") {
+  Processes processes;
+  auto cluster = with_memory(processes, "600MiB");
+  auto sharing = must(cluster.spawn("hoarder", number(0), apart(150)));
+  must(sharing.call<Number>("share", number(300)).get());
+  // When this one is ended, the node has looked at both.
+  auto greedy = must(cluster.spawn("hoarder", number(0), apart(150)));
+  check_died(greedy.call<Number>("take_and_stay", number(200), Duration::max()).get(60s), {"had asked for 150 MiB"});
+  CHECK(must(sharing.call<Number>("restarts").get()).value() == 0);
 }
 
 TEST_CASE("workers that use more together than their node offers lose the one that asked for least of what it uses",
