@@ -2,6 +2,7 @@
 #include "command.hpp"
 #include "input.hpp"
 
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/units.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/device/discovery.hpp>
@@ -35,6 +36,8 @@ struct DaemonArguments {
   std::vector<std::string> resources;
   std::vector<std::string> labels;
   std::optional<std::string> cpus;
+  std::optional<std::string> host_memory;
+  std::optional<std::string> memory_threshold;
   bool no_jit = false;
   bool no_watch = false;
   bool no_mps = false;
@@ -90,6 +93,16 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
       ->type_name("NAME=N")
       ->allow_extra_args(false);
   parser
+      .add_option("--host-memory", arguments.host_memory,
+                  "Host memory it offers, such as 64GiB, and that its workers may use together; none: none is offered. "
+                  "Default: the machine's, or that of the control group it runs in")
+      ->type_name("BYTES|none");
+  parser
+      .add_option("--memory-threshold", arguments.memory_threshold,
+                  "The part of the machine's memory in use above which it ends the worker that uses most beyond what "
+                  "it asked for; 0 or 1: never. Default: 0.95")
+      ->type_name("F");
+  parser
       .add_option("--accelerator-root", node.accelerator_root,
                   "Where the device files of accelerators other than GPUs are looked for (neuron_cores); / when left "
                   "out")
@@ -133,6 +146,26 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
       "limit them to their part of a GPU");
 }
 
+Result<void> read_memory(DaemonArguments& arguments) {
+  auto& node = arguments.node;
+  if (arguments.host_memory) {
+    GPUACTORS_LET(bytes,
+                  *arguments.host_memory == "none" ? Result<std::uint64_t>{0} : parse_bytes(*arguments.host_memory));
+    GPUACTORS_TRY(check_host_memory("--host-memory", bytes));
+    node.host_memory_bytes = bytes;
+  }
+  if (arguments.memory_threshold) {
+    GPUACTORS_LET(threshold, parse_number("--memory-threshold", *arguments.memory_threshold));
+    if (!(threshold >= 0 && threshold <= 1))
+      return fail(Errc::invalid_argument,
+                  fmt::format("--memory-threshold is {}: a part from 0 to 1 is expected, such as 0.95; 0 and 1 turn it "
+                              "off",
+                              *arguments.memory_threshold));
+    node.memory_threshold = threshold;
+  }
+  return {};
+}
+
 Result<void> read_node(DaemonArguments& arguments) {
   auto& node = arguments.node;
   node.devices = fmt::format("{}", fmt::join(arguments.devices, " "));
@@ -144,6 +177,7 @@ Result<void> read_node(DaemonArguments& arguments) {
   node.labels = std::move(labels);
   GPUACTORS_LET(resources, parse_pairs("--resource", arguments.resources));
   for (const auto& [name, text] : resources) {
+    GPUACTORS_TRY(check_not_host_memory(name, "--host-memory"));
     GPUACTORS_LET(amount, parse_number("--resource " + name, text));
     node.resources[name] = amount;
   }
@@ -153,7 +187,7 @@ Result<void> read_node(DaemonArguments& arguments) {
       return fail(Errc::invalid_argument, fmt::format("--cpus is {}: 0 or more is expected", *arguments.cpus));
     node.cpus = cpus;
   }
-  return {};
+  return read_memory(arguments);
 }
 
 Result<void> read_broker(DaemonArguments& arguments) {

@@ -3,6 +3,7 @@
 #include "table.hpp"
 #include "words.hpp"
 
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/units.hpp>
 
 namespace gpuactors::cli {
@@ -31,6 +32,7 @@ Json json_leases(const v1::ClusterState& state) {
                     {"devices", devices_of(lease)},
                     {"cpus", Share{lease.cpu_units()}.to_double()},
                     {"resources", amounts_of(lease.resource_units())},
+                    {"host_memory_bytes", json_of(host_memory_in(lease.resource_units()))},
                     {"parent", id_or_empty(lease.parent())},
                     {"group", id_or_empty(lease.group())},
                     {"bundle", lease.bundle()}});

@@ -6,6 +6,7 @@
 #include "words.hpp"
 
 #include <gpuactors/base/event_kind.hpp>
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
@@ -86,6 +87,12 @@ void write_nodes(MetricsWriter& out, const v1::ClusterState& state) {
     for (const auto& [name, count] : states)
       out.sample({{"node", entry.node().name()}, {"state", name}}, count);
   }
+  out.family("gpuactors_node_host_memory_bytes", "gauge", "Host memory that a node offers.");
+  for (const auto& entry : state.nodes())
+    out.sample({{"node", entry.node().name()}}, static_cast<double>(host_memory_in(entry.node().resource_units())));
+  out.family("gpuactors_node_free_host_memory_bytes", "gauge", "Host memory of a node that no lease or group has.");
+  for (const auto& entry : state.nodes())
+    out.sample({{"node", entry.node().name()}}, static_cast<double>(entry.free_host_memory_bytes()));
 }
 
 /// Writes a family with a sample for each device that has a value.

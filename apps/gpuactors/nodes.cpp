@@ -4,6 +4,7 @@
 #include "table.hpp"
 #include "words.hpp"
 
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
@@ -70,7 +71,9 @@ Json json_nodes(const v1::ClusterState& state) {
                     {"devices", node.devices_size()},
                     {"failed_devices", std::move(failed)},
                     {"labels", Json(sorted(node.labels()))},
-                    {"resources", amounts_of(node.resource_units())}});
+                    {"resources", amounts_of(node.resource_units())},
+                    {"host_memory_bytes", json_of(host_memory_in(node.resource_units()))},
+                    {"free_host_memory_bytes", json_of(entry.free_host_memory_bytes())}});
   }
   return list;
 }

@@ -2,6 +2,7 @@
 
 #include "input.hpp"
 
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
@@ -23,6 +24,11 @@ void ResourceOptions::add_to(CLI::App& parser) {
   parser.add_option("--resource", resources_, "Another countable resource of the node; may be repeated")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
+  parser
+      .add_option(
+          "--host-memory", host_memory_,
+          "Host memory of the node, such as 2GiB. With a process of its own it is held to that, else only counted")
+      ->type_name("BYTES");
   parser.add_option("--priority", priority_, "Higher is served first. Default: 0")->type_name("P");
   parser
       .add_option("--queue-timeout", queue_timeout_,
@@ -60,9 +66,15 @@ Result<void> ResourceOptions::read_amounts(Options& options) const {
   }
   GPUACTORS_LET(resources, parse_pairs("--resource", resources_));
   for (const auto& [name, text] : resources) {
+    GPUACTORS_TRY(check_not_host_memory(name, "--host-memory"));
     GPUACTORS_LET(amount, parse_number("--resource " + name, text));
     GPUACTORS_TRY(Share::from_double(amount, "resource " + name));
     options.resources[name] = amount;
+  }
+  if (host_memory_) {
+    GPUACTORS_LET(bytes, parse_bytes(*host_memory_));
+    GPUACTORS_TRY(check_host_memory("--host-memory", bytes));
+    options.host_memory_bytes = bytes;
   }
   return {};
 }

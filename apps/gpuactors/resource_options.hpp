@@ -31,6 +31,7 @@ private:
   std::string node_;
   std::vector<std::string> labels_;
   std::vector<std::string> resources_;
+  std::optional<std::string> host_memory_;
   std::optional<std::string> priority_;
   std::optional<std::string> queue_timeout_;
   std::string isolation_ = "thread";

@@ -1,5 +1,6 @@
 #include "state_view.hpp"
 
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
@@ -48,7 +49,8 @@ Json devices_of(const v1::Lease& lease) {
 Json amounts_of(const google::protobuf::Map<std::string, std::int64_t>& units) {
   auto amounts = Json::object();
   for (const auto& [name, amount] : std::map<std::string, std::int64_t>{units.begin(), units.end()})
-    amounts[name] = Share{amount}.to_double();
+    if (name != host_memory_resource)
+      amounts[name] = Share{amount}.to_double();
   return amounts;
 }
 

@@ -33,7 +33,7 @@ Command add_state_view(CLI::App& program, const StateView& view);
 /// Returns the devices of a lease: objects with index, share and memory_bytes.
 [[nodiscard]] Json devices_of(const v1::Lease& lease);
 
-/// Returns amounts of countable resources by their names.
+/// Returns amounts of countable resources by their names, without host memory, which has a field of its own.
 [[nodiscard]] Json amounts_of(const google::protobuf::Map<std::string, std::int64_t>& units);
 
 /// Returns an actor as `actors` and `spawn` show it.

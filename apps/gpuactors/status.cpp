@@ -4,6 +4,7 @@
 #include "utc.hpp"
 #include "words.hpp"
 
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
@@ -24,6 +25,8 @@ struct Totals {
   Share free_share;
   std::uint64_t memory = 0;
   std::uint64_t free_memory = 0;
+  std::uint64_t host_memory = 0;
+  std::uint64_t free_host_memory = 0;
   /// Actors by state.
   std::map<std::string, std::size_t> actors;
 };
@@ -33,6 +36,8 @@ Totals totals_of(const v1::ClusterState& state) {
   for (const auto& node : state.nodes()) {
     totals.draining += node.state() == "draining" ? 1 : 0;
     totals.away += node.state() == "away" ? 1 : 0;
+    totals.host_memory += host_memory_in(node.node().resource_units());
+    totals.free_host_memory += node.free_host_memory_bytes();
   }
   for (const auto& device : state.devices()) {
     totals.used_devices += device.leases_size() > 0 ? 1 : 0;
@@ -83,6 +88,8 @@ void print_status(const v1::ClusterState& state, std::ostream& out) {
              fmt::format("{}, {} in use{}; free: share {}, memory {} of {}", state.devices_size(), totals.used_devices,
                          and_also(totals.failed_devices, "failed"), to_string(totals.free_share),
                          format_bytes(totals.free_memory), format_bytes(totals.memory))});
+  table.add({"memory", fmt::format("{} of host memory, {} free", format_bytes(totals.host_memory),
+                                   format_bytes(totals.free_host_memory))});
   table.add({"actors", fmt::format("{}{}", state.actors_size(), in_words(totals.actors))});
   table.add({"leases", std::to_string(state.leases_size())});
   table.add({"groups", std::to_string(state.groups_size())});
@@ -109,6 +116,8 @@ Json json_status(const v1::ClusterState& state) {
                        {"free_share", totals.free_share.to_double()},
                        {"memory_bytes", json_of(totals.memory)},
                        {"free_memory_bytes", json_of(totals.free_memory)},
+                       {"host_memory_bytes", json_of(totals.host_memory)},
+                       {"free_host_memory_bytes", json_of(totals.free_host_memory)},
                        {"actors", state.actors_size()},
                        {"actors_by_state", by_state},
                        {"leases", state.leases_size()},

@@ -2,6 +2,7 @@
 
 #include "utc.hpp"
 
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
@@ -39,7 +40,7 @@ v1::Lease lease_like(const v1::BundleInfo& bundle) {
 std::string amounts_in_words(const google::protobuf::Map<std::string, std::int64_t>& units) {
   std::string words;
   for (const auto& [name, amount] : std::map<std::string, std::int64_t>{units.begin(), units.end()})
-    words += fmt::format("{}{}={}", words.empty() ? "" : ", ", name, to_string(Share{amount}));
+    words += fmt::format("{}{}={}", words.empty() ? "" : ", ", name, amount_of_resource(name, Share{amount}));
   return words;
 }
 

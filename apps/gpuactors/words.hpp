@@ -24,7 +24,7 @@ inline constexpr std::string_view each_client = "*";
 /// Returns a bundle in the form of a lease, for the functions that show the devices of leases.
 [[nodiscard]] v1::Lease lease_like(const v1::BundleInfo& bundle);
 
-/// Returns "a=1, b=0.5", in the order of the names.
+/// Returns "a=1, b=0.5", in the order of the names; host memory in bytes for people, "host_memory=2 GiB".
 [[nodiscard]] std::string amounts_in_words(const google::protobuf::Map<std::string, std::int64_t>& units);
 
 /// Returns "a=x, b=y", in the order of the names.

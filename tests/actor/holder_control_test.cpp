@@ -4,8 +4,11 @@
 #include <support/catch.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <string>
 #include <thread>
+#include <vector>
 
 using namespace gpuactors;
 
@@ -224,6 +227,31 @@ TEST_CASE("a lease that is taken back stops what runs, and what waits is told wh
   CHECK(control.revoked() == error);
   control.end();
   CHECK(control.begin(CallId{2}, 0).error() == error);
+}
+
+TEST_CASE("a holder whose process is about to be killed has those answered that run, and begins nothing", "[actor]") {
+  struct Seen : RunningCall {
+    std::function<void(const Error&)> refusal() const override {
+      return [this](const Error& error) { told->push_back(error.message()); };
+    }
+    std::vector<std::string>* told = nullptr;
+  };
+  std::vector<std::string> told;
+  Seen own;
+  Seen beside;
+  own.told = beside.told = &told;
+  HolderControl control;
+  REQUIRE(control.begin(CallId{1}, 0, CallThread::own, {}, Clock::now(), &own).has_value());
+  control.end();
+  REQUIRE(control.begin(CallId{2}, 0, CallThread::concurrent, {}, Clock::now(), &beside).has_value());
+  control.give_up(Error{Errc::worker_died, "no memory"});
+  CHECK(told == std::vector<std::string>{"no memory"});
+  CHECK(control.stop_requested(CallThread::concurrent));
+  CHECK(control.begin(CallId{3}, 0).error().message() == "no memory");
+  control.end(CallThread::concurrent);
+  control.give_up(Error{Errc::worker_died, "once more"});
+  CHECK(told.size() == 1);
+  CHECK(control.why_ended().message() == "no memory");
 }
 
 TEST_CASE("a holder that ends itself goes on with what has begun, and what waits is told why", "[actor]") {

@@ -126,6 +126,15 @@ public:
     note(worker, "fault", 0);
   }
 
+  void order(const ContactPtr& worker, const v1::EndProcess& order) override {
+    note(worker, "die", 0);
+    last_words.push_back(order.text());
+  }
+
+  void look_at_memory(MemoryQuery query) override {
+    looks.push_back(std::move(query));
+  }
+
   bool mps_runs() const override {
     return false;
   }
@@ -184,6 +193,9 @@ public:
   std::set<std::uint64_t> killed;
   /// "worker 1: start 7"
   std::vector<std::string> orders;
+  /// Why workers are to end, and what was to be looked at.
+  std::vector<std::string> last_words;
+  std::vector<MemoryQuery> looks;
   std::string notices;
   int times_registered = 0;
   int times_emptied = 0;
@@ -200,8 +212,7 @@ private:
 /// A node "node" with GPUs, registered with a broker.
 class Scene {
 public:
-  explicit Scene(ProgramTable programs = {}, int devices = 2) {
-    AgentOptions options;
+  explicit Scene(ProgramTable programs = {}, int devices = 2, AgentOptions options = {}) {
     options.programs = std::move(programs);
     options.node.set_name("node");
     for (int index = 0; index < devices; ++index) {
@@ -225,6 +236,8 @@ public:
     std::string variable{};
     /// The type of its tasks.
     std::string task{};
+    /// In bytes.
+    std::uint64_t host_memory = 0;
   };
 
   /// The broker orders a lease: on a device, or none if that is negative.
@@ -238,6 +251,8 @@ public:
       device->set_index(wanted.device);
       device->set_share_units(1000);
     }
+    if (wanted.host_memory > 0)
+      (*order.mutable_lease()->mutable_resource_units())["host_memory"] = static_cast<std::int64_t>(wanted.host_memory);
     order.set_task(wanted.task);
     order.set_isolated(wanted.isolated || !wanted.variable.empty());
     if (!wanted.variable.empty())
@@ -249,9 +264,10 @@ public:
     lease(id, Wanted{});
   }
 
-  void come_up(std::uint64_t worker) {
+  void come_up(std::uint64_t worker, std::uint32_t pid = 0) {
     v1::WorkerHello message;
     message.set_worker(worker);
+    message.set_pid(pid);
     static_cast<void>(core->worker_up(message, std::make_shared<Somebody>(worker)));
   }
 

@@ -2,6 +2,8 @@
 #include <broker/core_scene.hpp>
 #include <broker/memory_store.hpp>
 
+#include <algorithm>
+
 using namespace broker_test;
 
 // -- orders that may have been lost ---------------------------------------------------------------
@@ -526,4 +528,29 @@ TEST_CASE("nobody speaks for another's client, also not after a restart of the b
   CHECK_FALSE(scene.core.speaks_for(1, bob));
   CHECK(scene.core.speaks_for(1, alice));
   CHECK(scene.core.speaks_for(1, Caller{}));
+}
+
+TEST_CASE("an actor whose process was ended for its memory lives again, and an event says why", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto order = scene.spawn(1, "a");
+  v1::LeaseEnded ended;
+  ended.set_lease(order.lease().id());
+  ended.set_epoch(order.lease().epoch());
+  ended.set_error(static_cast<std::uint32_t>(Errc::worker_died));
+  ended.set_text("it used 3 GiB of host memory, and had asked for 2 GiB");
+  ended.set_host_memory(true);
+  scene.core.lease_ended(ended);
+  CHECK(scene.count("out_of_memory") == 1);
+  CHECK(scene.count("restarting") == 1);
+  v1::GetState all;
+  all.set_events_from(1);
+  const auto state = scene.core.state(all);
+  const auto event = std::find_if(state.events().begin(), state.events().end(),
+                                  [](const auto& one) { return one.kind() == "out_of_memory"; });
+  REQUIRE(event != state.events().end());
+  CHECK(event->name() == order.lease().name());
+  CHECK(event->reason() == ended.text());
+  CHECK(event->lease().id() == order.lease().id());
 }

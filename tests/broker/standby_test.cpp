@@ -1,4 +1,5 @@
 // Brokers that stand by: the copy of the state, and when they take over.
+#include "core_scene.hpp"
 #include "memory_store.hpp"
 
 #include <gpuactors/broker/core/state_copy.hpp>
@@ -8,6 +9,7 @@
 #include <support/catch.hpp>
 #include <support/results.hpp>
 
+#include <algorithm>
 #include <random>
 
 using namespace broker_test;
@@ -80,6 +82,7 @@ TEST_CASE("what a follower had before, and what is one broker's own, stays out o
   must(pair.target->commit());
   pair.feed.put(StateSection::ids, std::string{standby_key}, "the source's");
   pair.feed.put(StateSection::ids, std::string{reserved_ids_key}, "100");
+  pair.feed.put(StateSection::ids, std::string{term_key}, "3");
   must(pair.feed.commit());
   pair.catch_up();
   pair.feed.put(StateSection::ids, std::string{standby_key}, "the source's, later");
@@ -88,7 +91,9 @@ TEST_CASE("what a follower had before, and what is one broker's own, stays out o
   CHECK(must(pair.target->load(StateSection::groups)).empty());
   const auto ids = must(pair.target->load(StateSection::ids));
   CHECK(ids
-        == std::vector<StateEntry>{{std::string{reserved_ids_key}, "100"}, {std::string{serves_key}, "the target's"}});
+        == std::vector<StateEntry>{{std::string{reserved_ids_key}, "100"},
+                                   {std::string{serves_key}, "the target's"},
+                                   {std::string{term_key}, "3"}});
 }
 
 TEST_CASE("a large state comes in parts, and a follower's store has none of them before all are there", "[standby]") {
@@ -197,6 +202,42 @@ TEST_CASE("a follower has a state that the broker had, over random histories", "
     pair.catch_up();
     CHECK(digest(*pair.target) == digest(*pair.source));
   }
+}
+
+TEST_CASE("of two brokers the one with the lower term gives way, and one without a store cannot be followed",
+          "[standby]") {
+  World world;
+  BrokerOptions options;
+  options.term = 2;
+  BrokerCore core{world, std::move(options)};
+  CHECK(core.give_way_to("b:1", 1));
+  CHECK(core.give_way_to("b:1", 2));
+  CHECK(says(core.give_way_to("b:1", 3), "the broker at b:1 has taken over"));
+  CHECK(code_of(core.follow({})) == Errc::unsupported);
+}
+
+TEST_CASE("who follows a broker is an event once, and is asked after a restart", "[standby]") {
+  World world;
+  const auto store = std::make_shared<MemoryStore>();
+  BrokerOptions options;
+  options.store = store;
+  options.settle = 1s;
+  BrokerCore core{world, std::move(options)};
+  core.start();
+  v1::FollowState question;
+  // Who only looks whether it serves has no address.
+  must(core.follow(question));
+  question.set_address("b:1");
+  for (int times = 0; times < 3; ++times)
+    must(core.follow(question));
+  core.finish();
+  CHECK(must(store->load(StateSection::ids)).back() == StateEntry{std::string{standby_key}, "b:1"});
+  v1::GetState all;
+  all.set_events_from(1);
+  const auto state = core.state(all);
+  CHECK(std::count_if(state.events().begin(), state.events().end(),
+                      [](const auto& event) { return event.kind() == "standby" && event.name() == "b:1"; })
+        == 1);
 }
 
 // -- taking over ----------------------------------------------------------------------------------

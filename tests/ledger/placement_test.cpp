@@ -1,3 +1,6 @@
+#include <gpuactors/base/host_memory.hpp>
+#include <gpuactors/base/limits.hpp>
+
 #include <ledger/fixture.hpp>
 
 using namespace ledger_test;
@@ -7,6 +10,31 @@ TEST_CASE("three actors of 0.5 on two devices land on 0, 0, 1") {
   CHECK(place(f.submit(gpus(0.5))) == "n0:0");
   CHECK(place(f.submit(gpus(0.5))) == "n0:0");
   CHECK(place(f.submit(gpus(0.5))) == "n0:1");
+}
+
+TEST_CASE("host memory is counted to the byte, in petabytes too") {
+  const std::string name{host_memory_resource};
+  std::vector<NodeSpec> nodes;
+  for (const auto* node : {"n0", "n1", "n2"}) {
+    nodes.push_back(node_of(node, 1));
+    nodes.back().resources[name] = host_memory_amount(limits::host_memory_bytes);
+  }
+  Fixture f(nodes);
+  const auto asks = [&](std::uint64_t bytes, const std::string& node = {}) {
+    ResourceRequest request;
+    request.resources[name] = host_memory_amount(bytes);
+    request.node = node;
+    return request;
+  };
+  const auto group = f.submit_group(GroupStrategy::strict_spread,
+                                    {asks(limits::host_memory_bytes), asks(limits::host_memory_bytes - 1, "n1")});
+  REQUIRE(group.kind == Kind::granted);
+  CHECK(f.submit(asks(limits::host_memory_bytes)).kind == Kind::granted);
+  const auto waits = f.submit(asks(2));
+  CHECK(waits.kind == Kind::pending);
+  CHECK(waits.reason == "no node has 2 bytes (2 B) of host memory free: node n1 has 1 bytes (1 B)");
+  CHECK(f.submit(asks(1)).lease->node == "n1");
+  CHECK(f.submit(gpus(0.5)).kind == Kind::granted); // asks for none
 }
 
 TEST_CASE("ten actors of 0.6 on two nodes of eight devices all run") {

@@ -1,3 +1,6 @@
+#include <gpuactors/base/host_memory.hpp>
+#include <gpuactors/base/limits.hpp>
+
 #include <ledger/fixture.hpp>
 
 #include <limits>
@@ -24,13 +27,27 @@ TEST_CASE("a request is for a fraction of one device or for whole devices") {
 }
 
 TEST_CASE("resources that have a field of their own are refused, saying which") {
-  for (const auto& [name, field] :
-       {std::pair{"gpu", "gpus"}, {"cpu", "cpus"}, {"memory", "memory_bytes"}, {"gpus", "gpus"}}) {
+  for (const auto& [name, field] : {std::pair{"gpu", "gpus"},
+                                    {"cpu", "cpus"},
+                                    {"memory", "memory_bytes"},
+                                    {"gpus", "gpus"},
+                                    {"host_memory_bytes", "host_memory_bytes"}}) {
     ResourceRequest request;
     request.resources[name] = Share::whole(1);
     CHECK(refusal(request)
           == "\"" + std::string{name} + "\" is not a custom resource: use the field " + field + " instead");
   }
+}
+
+TEST_CASE("host memory is bytes, up to more than any machine has") {
+  ResourceRequest request;
+  auto& amount = request.resources[std::string{host_memory_resource}];
+  amount = host_memory_amount(limits::host_memory_bytes);
+  CHECK(refusal(request).empty());
+  amount = host_memory_amount(limits::host_memory_bytes + 1);
+  CHECK(refusal(request) == "host_memory_bytes is 1 PiB: at most 1 PiB is allowed");
+  amount = Share{-1};
+  CHECK(refusal(request) == "resource host_memory is -0.0001: it cannot be negative");
 }
 
 TEST_CASE("negative and absurd amounts and names are refused") {

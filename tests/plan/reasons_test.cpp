@@ -11,7 +11,7 @@ using gpuactors::run_plan;
 namespace {
 
 const std::string three_nodes = R"("nodes":[
-  {"name":"n0","cpus":4,"resources":{"neuron_cores":2},"labels":{"zone":"a"},
+  {"name":"n0","cpus":4,"resources":{"neuron_cores":2},"host_memory_bytes":"2147483648","labels":{"zone":"a"},
    "devices":[{"accelerator_type":"H100","count":2,"memory_bytes":"100"}]},
   {"name":"n1","devices":[{"accelerator_type":"V100","count":1,"memory_bytes":"40"}]}])";
 
@@ -58,6 +58,8 @@ TEST_CASE("what can never be served says what no node has and what the nearest h
   CHECK(infeasible(R"("gpus":1,"cpus":8)") == "no node with 1 device has 8 cpus: node n0 has 4");
   CHECK(infeasible(R"("resources":{"neuron_cores":3})") == "no node has 3 neuron_cores: node n0 has 2");
   CHECK(infeasible(R"("resources":{"tpus":1})") == "no node has 1 tpus: node n0 has 0");
+  CHECK(infeasible(R"("host_memory_bytes":"3221225472")")
+        == "no node has 3221225472 bytes (3 GiB) of host memory: node n0 has 2147483648 bytes (2 GiB)");
   CHECK(infeasible(R"("node":"n2")") == "no node is named \\\"n2\\\"; did you mean \\\"n0\\\" or \\\"n1\\\"?");
   CHECK(infeasible(R"("node":"n1","gpus":2)") == "no node of that name has 2 devices: node n1 has 1");
 }

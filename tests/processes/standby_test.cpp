@@ -75,10 +75,15 @@ TEST_CASE("when the broker dies, the one that stands by takes over, and what run
   // The former one finds that it is not needed, stands by, and is the next one.
   processes.start_standby("broker", {}, {"--store", processes.file("first.db")}, pair.first);
   REQUIRE(eventually([&] { return processes.count(follows) == 2; }));
-  processes.signal("standby", SIGKILL);
+  processes.signal("standby", SIGSTOP);
   pair.await_takeover(2);
   CHECK(must(cluster.find("kept")).id() == named.id());
   CHECK(must(cluster.state()).quotas_size() == 1);
+  // The one that has slept would still tell the other one that it was taken over: it is the one that gives way.
+  processes.signal("standby", SIGCONT);
+  processes.await_end("standby");
+  CHECK(processes.runs("broker"));
+  CHECK(must(cluster.find("kept")).id() == named.id());
 }
 
 TEST_CASE("a frozen broker that another one has replaced ends when it goes on", "[frozen][standby]") {

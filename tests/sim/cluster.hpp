@@ -45,6 +45,8 @@ struct Faults {
   bool mixed_types = false;
   /// Nodes whose programs change, and with them the types.
   int renewals = 0;
+  /// How often in a hundred looks a node finds its host memory full; 0: it does not look.
+  int full_memory = 0;
 };
 
 /// How often what has happened, so that a test can tell whether it has seen everything.
@@ -176,6 +178,8 @@ private:
   void end(const std::shared_ptr<Process>& process, std::uint64_t lease, const std::optional<gpuactors::Error>& error);
   void asked_to_end(const std::shared_ptr<Process>& process, const gpuactors::v1::EndLease& order);
   void revoke(const std::shared_ptr<Process>& process, const gpuactors::v1::DeviceFault& order);
+  void give_up(const std::shared_ptr<Process>& process);
+  gpuactors::MemoryLook memory_of(const gpuactors::MemoryQuery& query);
   void end_itself(const std::shared_ptr<Process>& process, std::uint64_t lease);
   void lose_context(const std::shared_ptr<Process>& process, int device);
 

@@ -129,6 +129,15 @@ public:
     send(worker, [order](Cluster& cluster, const auto& process) { cluster.revoke(process, order); });
   }
 
+  void order(const ContactPtr& worker, const v1::EndProcess&) override {
+    send(worker, [](Cluster& cluster, const auto& process) { cluster.give_up(process); });
+  }
+
+  void look_at_memory(MemoryQuery query) override {
+    cluster_.at_agent(node_, cluster_.soon(5),
+                      [look = cluster_.memory_of(query)](AgentCore& core) { core.memory_seen(look); });
+  }
+
   bool mps_runs() const override {
     return false;
   }
@@ -284,6 +293,8 @@ void Cluster::start_agent(Node& node) {
   options.host = "h";
   options.heartbeat = 1s;
   options.link_timeout = link_timeout;
+  if (faults_.full_memory > 0)
+    options.memory_threshold = limits::memory_threshold;
   node.core = std::make_unique<AgentCore>(*node.world, std::move(options));
 }
 

@@ -81,6 +81,19 @@ TEST_CASE("a cluster in which worker processes die, stick or never begin ends as
     CHECK(coverage[what] > seeds / 8);
 }
 
+TEST_CASE("a cluster whose nodes run out of host memory ends as it began", "[simulation]") {
+  auto coverage = live_through({.full_memory = 20}, seeds / 2);
+  coverage = live_through({.lost_connections = 2,
+                           .lost_holders = 3,
+                           .lost_workers = 4,
+                           .own_ends = 3,
+                           .lost_brokers = 1,
+                           .full_memory = 20},
+                          seeds / 2, std::move(coverage));
+  for (const auto* what : {"ended for its memory", "lease ended: worker_died", "state found again"})
+    CHECK(coverage[what] > seeds);
+}
+
 TEST_CASE("a cluster in which devices fail gives nobody what others still hold", "[simulation]") {
   auto coverage = live_through({.lost_holders = 4, .own_ends = 3, .lost_devices = 6});
   CHECK(coverage["device lost"] > seeds);

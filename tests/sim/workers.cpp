@@ -212,6 +212,27 @@ void Cluster::revoke(const std::shared_ptr<Process>& process, const v1::DeviceFa
   }
 }
 
+/// All that runs in a process is told that it ends at once, and some of it does before.
+void Cluster::give_up(const std::shared_ptr<Process>& process) {
+  ++coverage_["ended for its memory"];
+  for (const auto lease : process->running)
+    if (chance(50))
+      time_.at(time_.now() + soon(400), [this, process, lease] {
+        if (process->running.count(lease) > 0)
+          end(process, lease, Error{Errc::worker_died, "its process ends"});
+      });
+}
+
+MemoryLook Cluster::memory_of(const MemoryQuery& query) {
+  constexpr std::uint64_t machine = 100U << 20U;
+  MemoryLook look{MemoryRoom{machine / 2, machine, false}, {}};
+  for (const auto& process : query.processes)
+    look.workers.push_back({process.worker, (1 + pick(40)) << 20U, 0});
+  if (!calm_ && chance(faults_.full_memory))
+    look.room->used_bytes = machine;
+  return look;
+}
+
 void Cluster::end_itself(const std::shared_ptr<Process>& process, std::uint64_t lease) {
   auto& node = process->node;
   const auto held = stop_running(process, lease);

@@ -33,12 +33,14 @@ def status_of_an_empty_cluster(cluster):
     (status,) = cluster.json("status", "--json")
     clients = status.pop("clients")
     same(len(status.pop("client_list")), clients)
+    assert int(status.pop("host_memory_bytes")) == int(status.pop("free_host_memory_bytes")) > 1 << 20
     assert status.pop("started").endswith("Z") and re.fullmatch(r"\d+\.\d+\.\d+", status.pop("release")), status
     same(status, {"nodes": 1, "nodes_draining": 0, "nodes_away": 0, "devices": 2, "devices_in_use": 0, "devices_failed": 0,
                   "free_share": 2.0, "memory_bytes": str(2 << 30), "free_memory_bytes": str(2 << 30), "actors": 0,
                   "actors_by_state": {}, "leases": 0, "groups": 0, "queue": 0})
     assert clients >= 1, clients
     fits(r"(?m)^devices +2, 0 in use; free: share 2, memory 2 GiB of 2 GiB$", cluster.run("status"))
+    fits(r"(?m)^memory +([0-9.]+ [KMGTP]iB) of host memory, \1 free$", cluster.run("status"))
 
 
 @case
@@ -48,7 +50,8 @@ def nodes(cluster):
     same({key: node[key] for key in ("name", "state", "devices", "labels", "resources")},
          {"name": "n0", "state": "ok", "devices": 2, "labels": {"zone": "a"}, "resources": {"fpga": 2.0}})
     assert "address" in node and node["cpus"] > 0, node
-    fits(r"n0 +ok +2 .*zone=a +fpga=2", cluster.run("nodes"))
+    assert int(node["host_memory_bytes"]) == int(node["free_host_memory_bytes"]) > 1 << 20, node
+    fits(r"n0 +ok +2 .*zone=a +fpga=2, host_memory=[0-9.]+ [KMGTP]iB", cluster.run("nodes"))
 
 
 @case
@@ -71,6 +74,33 @@ def submit(cluster):
     """submit runs a task on the node"""
     reply = cluster.json("submit", "gpu_ids", "--gpus", "0.5")
     same((reply["node"], [d["share"] for d in reply["devices"]]), ("n0", [0.5]))
+
+
+@case
+def host_memory(cluster):
+    """host memory is counted, shown, refused with the sizes, and held to"""
+    cluster.run("spawn", "counter", "--name", "m0", "--host-memory", "100MiB")
+    same([lease["host_memory_bytes"] for lease in cluster.json("leases", "--json") if lease["holder"] == "m0"],
+         [str(100 << 20)])
+    fits(r"(?m) m0 +n0 +none +0 +host_memory=100 MiB$", cluster.run("leases"))
+    (node,) = cluster.json("nodes", "--json")
+    same(int(node["host_memory_bytes"]) - int(node["free_host_memory_bytes"]), 100 << 20)
+    cluster.run("kill", "m0", "--no-restart")
+    fits(r"no node has \d+ bytes \(900 TiB\) of host memory: node n0 has \d+ bytes",
+         cluster.run("submit", "gpu_ids", "--host-memory", "900TiB", code=2))
+    fits(r"--host-memory is 1.95 PiB: at most 1 PiB is allowed",
+         cluster.run("submit", "gpu_ids", "--host-memory", "2000TiB", code=2))
+    fits(r'"host_memory" is not a custom resource: use --host-memory instead',
+         cluster.run("submit", "gpu_ids", "--resource", "host_memory=1", code=2))
+    fits(r'"lots" is not a number of bytes', cluster.run("node", "--host-memory", "lots", code=2))
+    fits(r"--memory-threshold is 2: a part from 0 to 1", cluster.run("node", "--memory-threshold", "2", code=2))
+    # No process does with so little.
+    fits(r'the process of "sleep" on node n0 used .* and had asked for 1 MiB: its process was ended',
+         cluster.run("submit", "sleep", "--isolation", "process", "--host-memory", "1MiB", '{"seconds":60}', code=1))
+    # The task has its answer before its process is gone.
+    event = json.loads(until(lambda: cluster.run("events", "--kind", "out_of_memory", "--json"), "the event is there"))
+    same((event["name"], event["node"]), ("sleep", "n0"))
+    fits(r"had asked for 1 MiB", event["reason"])
 
 
 # -- an actor's life -------------------------------------------------------------------------------

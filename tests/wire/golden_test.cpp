@@ -113,6 +113,7 @@ TEST_CASE("the type ids of messages stay what they were", "[wire]") {
   CHECK(id<v1::FollowState>() == 49);
   CHECK(id<v1::StateChanges>() == 50);
   CHECK(id<v1::TakenOver>() == 51);
+  CHECK(id<v1::EndProcess>() == 52);
 }
 
 TEST_CASE("control messages keep their bytes", "[wire]") {

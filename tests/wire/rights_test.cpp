@@ -2,6 +2,7 @@
 #include "certificate_fixture.hpp"
 #include "system.hpp"
 
+#include <gpuactors/wire/detail/basp.hpp>
 #include <gpuactors/wire/detail/link_gate.hpp>
 #include <gpuactors/wire/guarded.hpp>
 
@@ -319,10 +320,10 @@ TEST_CASE("the header of a message tells what must not come from clients", "[wir
   const auto read = [&](basp::message_type kind, std::uint32_t payload, caf::actor_id sender) {
     caf_version::Bytes bytes;
     REQUIRE(caf_version::encode(system.get(), basp::header{kind, 0, payload, 7, sender, 9}, bytes));
-    REQUIRE(bytes.size() == caf_version::link_header_size);
-    return caf_version::read_link_header(bytes.data());
+    REQUIRE(bytes.size() == detail::link_header_size);
+    return detail::read_link_header(bytes.data());
   };
-  using caf_version::LinkKind;
+  using detail::LinkKind;
   const auto message = read(basp::message_type::direct_message, 0x01020304, 5);
   CHECK(message.payload == 0x01020304);
   CHECK(message.kind == LinkKind::message);

@@ -8,7 +8,7 @@
 namespace gpuactors {
 
 Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items, CallThread thread, std::string_view what,
-                                  TimePoint now) {
+                                  TimePoint now, const RunningCall* seen) {
   const std::lock_guard lock{mutex_};
   if (revoked_)
     return fail(*revoked_);
@@ -24,6 +24,7 @@ Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items, CallT
   running.call = call;
   running.what = what;
   running.since = now;
+  running.as_seen = seen;
   running.stop.store(false, std::memory_order_relaxed);
   if (thread == CallThread::own)
     credits_ = stream_items;
@@ -35,6 +36,7 @@ void HolderControl::end(CallThread thread) {
   auto& running = running_on(thread);
   running.last_ended = std::exchange(running.call, CallId{});
   running.since = never;
+  running.as_seen = nullptr;
   // What the holder does between calls was not asked to stop.
   running.stop.store(ending_, std::memory_order_relaxed);
   calls_.fetch_add(1, std::memory_order_relaxed);
@@ -215,6 +217,22 @@ void HolderControl::revoke(Error error) {
     if (!revoked_)
       revoked_ = std::move(error);
   }
+  stop_all();
+}
+
+void HolderControl::give_up(const Error& error) {
+  std::vector<std::function<void(const Error&)>> refusals;
+  {
+    const std::lock_guard lock{mutex_};
+    // Together, so that each call is either refused here or does not begin.
+    if (!revoked_)
+      revoked_ = error;
+    for (const auto& running : running_)
+      if (running.as_seen != nullptr)
+        refusals.push_back(running.as_seen->refusal());
+  }
+  for (const auto& refuse : refusals)
+    refuse(error);
   stop_all();
 }
 

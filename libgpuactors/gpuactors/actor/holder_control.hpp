@@ -27,6 +27,19 @@ namespace gpuactors {
 /// The threads of a holder that run calls, each one at a time: its own, and the one for concurrent methods.
 enum class CallThread : std::uint8_t { own, concurrent };
 
+/// A call that runs, as other threads than its own see it.
+class RunningCall {
+public:
+  RunningCall() = default;
+  RunningCall(const RunningCall&) = delete;
+  RunningCall& operator=(const RunningCall&) = delete;
+  virtual ~RunningCall() = default;
+
+  /// Returns a function that answers the call with an error; whatever else answers it later has no effect. Any thread,
+  /// while the call runs; the function also later.
+  [[nodiscard]] virtual std::function<void(const Error&)> refusal() const = 0;
+};
+
 /// Shared by a runner or actor (which begins and ends calls on its own thread) and its worker (which cancels them and
 /// passes stream credit from any thread).
 ///
@@ -40,8 +53,9 @@ public:
   ///          it waited, `actor_died` if the holder is ending or has ended itself, or the error with which its lease
   ///          was revoked. In all these cases, the call must not run.
   /// @param what is called, for `busy`; not copied, and must live until `end`.
+  /// @param running the call, for `give_up`; must live until `end`. Null: it cannot be answered by others.
   Result<bool> begin(CallId call, std::uint32_t stream_items, CallThread thread = CallThread::own,
-                     std::string_view what = {}, TimePoint now = Clock::now());
+                     std::string_view what = {}, TimePoint now = Clock::now(), const RunningCall* running = nullptr);
 
   /// Ends the running call. Holder's thread.
   void end(CallThread thread = CallThread::own);
@@ -101,6 +115,10 @@ public:
   /// calls without an answer fail with this error. The first one counts.
   void revoke(Error error);
 
+  /// The process is about to be killed: like `revoke`, and calls that run are answered with the error at once, whatever
+  /// they go on to do. Any thread but the holder's.
+  void give_up(const Error& error);
+
   /// Returns the error of `revoke`; nothing without one. Any thread.
   [[nodiscard]] std::optional<Error> revoked() const;
 
@@ -156,6 +174,8 @@ private:
     std::string_view what;
     /// `never` while nothing runs.
     TimePoint since = never;
+    /// Null while no call runs that can be answered by others.
+    const RunningCall* as_seen = nullptr;
   };
 
   /// A call whose answer is still to come.

@@ -217,13 +217,13 @@ private:
 enum class Keeps : bool { no, yes };
 
 /// The frame of a call that came as a CAF message to `host`.
-class HostedCall final : public CallFrame {
+class HostedCall final : public CallFrame, public RunningCall {
 public:
   /// @param stats of what is called; null if it does not exist.
   HostedCall(caf::event_based_actor* host, const Call& call, HolderControl& control, Answers& answers, CallStats* stats,
              Keeps keeps = Keeps::no, CallThread thread = CallThread::own)
     : CallFrame(call.payload, call.id, call.deadline, call.stream, control, thread), host_(host), answers_(answers),
-      count_(stats), keeps_(keeps) {
+      count_(stats), keeps_(keeps), caller_(caf_version::caller_of(*host)) {
     // nop
   }
 
@@ -239,6 +239,13 @@ public:
   [[nodiscard]] bool reader_is_there() const override {
     const auto caller = caf::actor_cast<caf::strong_actor_ptr>(host_->current_sender());
     return caller != nullptr && caf_version::is_reachable(caller);
+  }
+
+  [[nodiscard]] std::function<void(const Error&)> refusal() const override {
+    return [caller = caller_, host = caf::actor_cast<caf::strong_actor_ptr>(host_)](const Error& error) {
+      if (caller.first != nullptr)
+        caf_version::enqueue(caller.first, host, caller.second, to_caf(error));
+    };
   }
 
   std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) override {
@@ -275,6 +282,8 @@ private:
   Answers& answers_;
   const Count count_;
   const Keeps keeps_;
+  /// The message's sender, and the id of an answer to it: the message itself loses them with its first promise.
+  const std::pair<caf::strong_actor_ptr, std::uint64_t> caller_;
   std::shared_ptr<HostedStream> kept_;
 };
 
@@ -319,7 +328,7 @@ template <class Serve>
 Answer run_call(const Call& call, HostedCall& frame, Serve&& serve) {
   auto& control = frame.control();
   const auto begun = control.begin(call.id, call.stream ? limits::stream_window : 0, frame.thread(), call.method,
-                                   frame.count().begun());
+                                   frame.count().begun(), &frame);
   const bool late = call.deadline != never && frame.count().begun() >= call.deadline;
   // Whoever waits for it may have cancelled it at its deadline.
   if (begun ? *begun : late && begun.error().code() == Errc::cancelled)

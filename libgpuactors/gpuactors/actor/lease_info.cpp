@@ -1,4 +1,5 @@
 #include <gpuactors/actor/lease_info.hpp>
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/device/backend.hpp>
 #include <gpuactors/v1/control.pb.h>
@@ -27,7 +28,9 @@ LeaseInfo to_lease_info(const v1::Lease& lease) {
     result.devices.push_back({device.index(), Share{device.share_units()}, device.memory_bytes()});
   result.cpus = Share{lease.cpu_units()};
   for (const auto& [name, units] : lease.resource_units())
-    result.resources.emplace(name, Share{units});
+    if (name != host_memory_resource)
+      result.resources.emplace(name, Share{units});
+  result.host_memory_bytes = host_memory_in(lease.resource_units());
   result.parent = LeaseId{lease.parent()};
   result.quota_owner = lease.quota_owner();
   for (const auto& [name, units] : lease.units())

@@ -36,6 +36,8 @@ struct LeaseInfo {
   std::vector<LeasedDevice> devices;
   Share cpus;
   std::map<std::string, Share> resources;
+  /// Host memory of the node; 0 if none was asked for.
+  std::uint64_t host_memory_bytes = 0;
   /// The lease that this one was carved out of, if any.
   LeaseId parent;
   /// The client's name in whose quota the lease counts; empty: nobody's.

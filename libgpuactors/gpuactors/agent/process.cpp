@@ -1,5 +1,7 @@
 #include <gpuactors/agent/process.hpp>
+#include <gpuactors/base/detail/files.hpp>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -37,6 +39,13 @@ void die_with_parent(pid_t parent) noexcept {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent)
     ::raise(SIGKILL);
+}
+
+void die_first_without_memory() noexcept {
+  // To raise it needs no right. With the most that there is, workers come before all else, and among them the largest.
+  const detail::Descriptor file{::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC)};
+  if (file)
+    static_cast<void>(detail::write_all(file.get(), "1000"));
 }
 
 } // namespace gpuactors

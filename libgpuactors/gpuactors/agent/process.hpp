@@ -71,4 +71,8 @@ struct ExitStatus {
 /// child's own children.
 void die_with_parent(pid_t parent) noexcept;
 
+/// Has the kernel end the calling process before others that have not called this, such as its parent, when the machine
+/// or a control group is out of memory. Inherited by its children. No effect where the system does not allow it.
+void die_first_without_memory() noexcept;
+
 } // namespace gpuactors

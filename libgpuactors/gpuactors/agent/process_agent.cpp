@@ -12,8 +12,9 @@ namespace {
 
 using Handle = caf::strong_actor_ptr;
 
-// What a `Tick` is about: a wake of the core, by its number, or this.
+// What a `Tick` is about: a wake of the core, by its number, or one of these.
 constexpr std::uint32_t tick_log = 1000;
+constexpr std::uint32_t tick_memory = 1001;
 
 /// The log source of a lease's holder.
 LogSource source_of(const v1::HeldLease& held) {
@@ -149,6 +150,25 @@ public:
     caf_version::post(handle_of(worker), order);
   }
 
+  void order(const ContactPtr& worker, const v1::EndProcess& order) override {
+    caf_version::post(handle_of(worker), order);
+  }
+
+  void look_at_memory(MemoryQuery query) override {
+    if (!self_.options_.look_at_memory)
+      return;
+    self_.options_.look_at_memory(std::move(query),
+                                  [looks = self_.looks_, agent = caf::actor_cast<Handle>(&self_)](MemoryLook look) {
+                                    {
+                                      const std::lock_guard lock{looks->mutex};
+                                      looks->latest = std::move(look);
+                                    }
+                                    v1::Tick tick;
+                                    tick.set_what(tick_memory);
+                                    caf_version::post(agent, std::move(tick));
+                                  });
+  }
+
   bool mps_runs() const override {
     return self_.options_.mps_runs();
   }
@@ -236,6 +256,8 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
       [this, &core](const v1::Tick& message) {
         if (message.what() == tick_log)
           answer_readers();
+        else if (message.what() == tick_memory)
+          take_look();
         else
           core.wake(static_cast<AgentWake>(message.what()), message.id());
       },
@@ -258,8 +280,19 @@ void ProcessAgent::change_programs(const v1::NodePrograms& message) {
     options_.notice(programs.error().message());
 }
 
+void ProcessAgent::take_look() {
+  std::optional<MemoryLook> look;
+  {
+    const std::lock_guard lock{looks_->mutex};
+    look.swap(looks_->latest);
+  }
+  if (look)
+    core_->memory_seen(*look);
+}
+
 void ProcessAgent::on_exit() {
   core_.reset();
+  options_.look_at_memory = nullptr;
   options_.launcher = nullptr;
   options_.read_log = nullptr;
   readers_.clear();

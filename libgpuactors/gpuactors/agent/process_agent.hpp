@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +41,9 @@ struct ProcessAgentOptions {
   /// Whether CUDA MPS runs on the node now, which can limit processes to parts of GPUs (`mps_environment`). Called when
   /// a worker for one lease is started; must not block.
   std::function<bool()> mps_runs = [] { return false; };
+  /// Looks at the memory of workers without blocking, and calls the function with what it sees, on any thread; null:
+  /// the node does not guard its memory.
+  std::function<void(MemoryQuery, std::function<void(MemoryLook)>)> look_at_memory{};
   /// Gets messages for the operator: registered, refused, connection lost.
   std::function<void(std::string)> notice = [](const std::string&) {};
   /// Called whenever the broker has accepted the node.
@@ -72,6 +76,7 @@ private:
   caf::result<v1::LogLines> read_log(const v1::ReadLog& message);
   void answer_readers();
   void change_programs(const v1::NodePrograms& message);
+  void take_look();
 
   ProcessAgentOptions options_;
   std::unique_ptr<World> world_;
@@ -85,6 +90,12 @@ private:
     std::vector<std::pair<std::uint64_t, Result<LogAnswer>>> ready;
   };
   std::shared_ptr<LogAnswers> answers_ = std::make_shared<LogAnswers>();
+  // What was seen last, from the watch's thread.
+  struct MemoryLooks {
+    std::mutex mutex;
+    std::optional<MemoryLook> latest;
+  };
+  std::shared_ptr<MemoryLooks> looks_ = std::make_shared<MemoryLooks>();
 };
 
 } // namespace gpuactors

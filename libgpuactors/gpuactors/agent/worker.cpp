@@ -69,6 +69,7 @@ WorkerHandle::behavior_type Worker::make_behavior() {
           grace_over(LeaseId{message.id()});
       },
       [this](const v1::DeviceFault& message) { take_back(message); },
+      [this](const v1::EndProcess& message) { give_up(message); },
   };
 }
 
@@ -173,7 +174,8 @@ void Worker::failed(LeaseId lease, Error error) {
 
 caf::result<v1::Started, caf::strong_actor_ptr> Worker::find(const v1::FindHolder& message) {
   const auto slot = slots_.find(LeaseId{message.lease()});
-  if (slot == slots_.end() || slot->second.epoch != message.epoch() || !slot->second.started)
+  // Of a process that is about to be killed nobody finds anything: calls that are made again wait for the next life.
+  if (slot == slots_.end() || slot->second.epoch != message.epoch() || !slot->second.started || gives_up_)
     return to_caf(Error{Errc::stale_epoch, fmt::format("lease {} of epoch {} is not held here any more",
                                                        message.lease(), message.epoch())});
   return {v1::Started{}, caf::actor_cast<caf::strong_actor_ptr>(slot->second.holder)};
@@ -292,6 +294,17 @@ void Worker::take_back(const v1::DeviceFault& message) {
     slot.control->revoke(error);
     slot.failure = std::move(error);
     caf_version::enqueue(caf::actor_cast<caf::strong_actor_ptr>(slot.holder), nullptr, 0, message);
+  }
+}
+
+void Worker::give_up(const v1::EndProcess& message) {
+  const Error error{Errc::worker_died, message.text()};
+  gives_up_ = true;
+  for (auto& [id, slot] : slots_) {
+    slot.revoked = true;
+    slot.control->give_up(error);
+    // Calls that wait for their turn are answered, too, if the holder's thread is free.
+    caf_version::enqueue(caf::actor_cast<caf::strong_actor_ptr>(slot.holder), nullptr, 0, v1::DeviceFault{});
   }
 }
 

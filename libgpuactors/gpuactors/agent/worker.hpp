@@ -72,6 +72,8 @@ private:
   caf::result<v1::Started, caf::strong_actor_ptr> find(const v1::FindHolder& message);
   void cancel(const v1::CancelCall& message);
   void take_back(const v1::DeviceFault& message);
+  /// The process is about to be killed: answers all calls with the reason.
+  void give_up(const v1::EndProcess& message);
   void grace_over(LeaseId lease);
   void stuck(LeaseId lease, const Slot& slot, std::string text);
   void report_usage();
@@ -83,6 +85,8 @@ private:
   bool hands_out_handles_;
   std::map<LeaseId, Slot> slots_;
   bool reporting_ = false;
+  /// The process is about to be killed.
+  bool gives_up_ = false;
   TimePoint last_look_ = never;
   /// Of the last report.
   std::vector<CallCounts> tasks_;

@@ -50,16 +50,19 @@ enum class EventKind : std::uint8_t {
   node_renewed,
   /// A broker stands by for this one, or does so at another address.
   standby,
+  /// A worker process was ended for the host memory that it used.
+  out_of_memory,
 };
 
 /// The names of all kinds, in the order of `EventKind`.
-inline constexpr std::array<std::string_view, 28> event_kind_names{
-    "granted",     "pending",         "infeasible", "rejected",     "released",     "lost",         "adopted",
-    "spawned",     "restarting",      "died",       "moving",       "stuck",        "node_added",   "node_returned",
-    "node_lost",   "node_left",       "node_away",  "node_drained", "node_resumed", "node_empty",   "device_failed",
-    "client_away", "client_returned", "error",      "stood_still",  "quota_set",    "node_renewed", "standby"};
+inline constexpr std::array<std::string_view, 29> event_kind_names{
+    "granted",      "pending",       "infeasible",    "rejected",    "released",        "lost",
+    "adopted",      "spawned",       "restarting",    "died",        "moving",          "stuck",
+    "node_added",   "node_returned", "node_lost",     "node_left",   "node_away",       "node_drained",
+    "node_resumed", "node_empty",    "device_failed", "client_away", "client_returned", "error",
+    "stood_still",  "quota_set",     "node_renewed",  "standby",     "out_of_memory"};
 
-static_assert(event_kind_names.size() == static_cast<std::size_t>(EventKind::standby) + 1);
+static_assert(event_kind_names.size() == static_cast<std::size_t>(EventKind::out_of_memory) + 1);
 
 /// Returns the kind's name as spelled in the source. Any thread.
 [[nodiscard]] constexpr std::string_view to_string(EventKind kind) noexcept {

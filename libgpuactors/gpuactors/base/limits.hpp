@@ -269,6 +269,20 @@ inline constexpr std::chrono::minutes device_loss_window{10};
 inline constexpr std::chrono::seconds fault_grace{1};
 inline constexpr std::chrono::milliseconds fault_look{100};
 
+/// Most host memory of a node or request, in bytes: far above any machine, and thousands of them are within 64 bits.
+inline constexpr std::uint64_t host_memory_bytes = std::uint64_t{1} << 50;
+
+/// How often a node that runs workers looks at its host memory; the part of it in use above which it ends a worker
+/// unless told otherwise; and the least part of it that a worker must use for its end to help.
+inline constexpr std::chrono::milliseconds memory_look{250};
+inline constexpr double memory_threshold = 0.95;
+inline constexpr double memory_worth = 0.01;
+
+/// How long a worker that is ended for its memory may answer its calls before it is killed; and how long a node waits
+/// for the memory of a killed one before it ends another.
+inline constexpr std::chrono::milliseconds memory_grace{300};
+inline constexpr std::chrono::seconds memory_patience{10};
+
 /// How often a node reports the utilization of its devices.
 inline constexpr std::chrono::seconds use_look{2};
 
@@ -359,6 +373,7 @@ static_assert(leases_requested < calls_in_flight && leases_without_resources < c
 static_assert(source_bytes < payload_bytes && source_values * sizeof(double) < payload_bytes);
 static_assert(compiler_log_bytes < error_text_bytes && error_text_bytes < payload_bytes);
 static_assert(fault_grace < link_timeout && exit_patience < link_timeout);
+static_assert(memory_grace < memory_patience && memory_patience < call_deadline);
 static_assert(log_wait < log_reader_idle && log_line_bytes < log_answer_bytes && log_answer_bytes < link_message_bytes);
 static_assert(2 * log_line_bytes < log_file_bytes, "a line fits into a file, whatever stands before it");
 

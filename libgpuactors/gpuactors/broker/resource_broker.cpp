@@ -220,16 +220,19 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
         return answer_of({});
       },
       [&core](const v1::SetQuota& message) { return answer_of(core.set_quota(message)); },
-      [&core](const v1::FollowState& message) -> caf::result<v1::StateChanges> {
+      [this, &core](const v1::FollowState& message) -> caf::result<v1::StateChanges> {
+        if (const auto first = core.give_way_to(message.address(), message.term()); !first) {
+          quit(to_caf(first.error()));
+          return to_caf(first.error());
+        }
         auto changes = core.follow(message);
         if (!changes)
           return to_caf(changes.error());
         return std::move(*changes);
       },
-      [this](const v1::TakenOver& message) {
-        quit(to_caf(Error{Errc::unavailable, fmt::format("the broker at {} has taken over, as this one was taken for "
-                                                         "dead",
-                                                         message.address())}));
+      [this, &core](const v1::TakenOver& message) {
+        if (const auto first = core.give_way_to(message.address(), message.term()); !first)
+          quit(to_caf(first.error()));
       },
   };
 }

@@ -112,7 +112,7 @@ private:
     // The actor has died since, and the broker does not know of it yet: its process may take a while to end.
     constexpr int most_doublings = 5;
     const auto wait = limits::redial_shortest * (1 << std::min(pending_->empty_looks_++, most_doublings));
-    pause(*core, wait, [pending = pending_](ClusterCore& again) { send(again, pending); });
+    pause(*core, wait, [pending = pending_](ClusterCore& again) { look_up(again, pending, 0); });
   }
 
   /// Calls `go_on` after `wait`, or fails the call if the cluster is closed before.

@@ -63,6 +63,12 @@ struct NodeDaemon {
   std::map<std::string, std::string> labels{};
   /// Other countable resources, for example {"neuron_cores", 2}.
   std::map<std::string, double> resources{};
+  /// Host memory that the node offers, in bytes; nothing means that of this machine, or of the control group that
+  /// bounds this process. 0 offers none. Its workers may not use more together: above it, the node ends one of them.
+  std::optional<std::uint64_t> host_memory_bytes{};
+  /// The part of the memory of the machine, or of the control group that bounds this process, above which the node ends
+  /// one of its workers, so that the kernel does not end something else. From 0 to 1; 0 and 1 turn the guard off.
+  double memory_threshold = limits::memory_threshold;
   /// The root of the file system in which accelerators other than GPUs are looked for.
   std::string accelerator_root{"/"};
   /// The address on which the node and its workers listen and clients reach them; empty means the address from which

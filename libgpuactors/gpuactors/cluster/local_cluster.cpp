@@ -164,6 +164,8 @@ private:
     role.node.cpus = node.cpus;
     role.node.labels = node.labels;
     role.node.resources = node.resources;
+    role.node.host_memory_bytes = node.host_memory_bytes;
+    role.node.memory_threshold = node.memory_threshold;
     role.node.accelerator_root = node.accelerator_root;
     role.node.programs = node.programs;
     role.node.plugins = node.plugins;

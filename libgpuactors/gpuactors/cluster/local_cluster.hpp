@@ -27,6 +27,9 @@ struct LocalNode {
   std::map<std::string, std::string> labels{};
   /// Other countable resources, for example {"neuron_cores", 2}.
   std::map<std::string, double> resources{};
+  /// Host memory that it offers, and the part of the machine's above which it ends a worker, as `NodeDaemon` has them.
+  std::optional<std::uint64_t> host_memory_bytes{};
+  double memory_threshold = limits::memory_threshold;
   /// Environment variables of the node and its workers, on top of those of this program.
   std::map<std::string, std::string> environment{};
   /// The root of the file system in which accelerators other than GPUs are looked for.

@@ -42,6 +42,11 @@ struct Options {
   std::string accelerator_type{};
   /// Other countable resources of the node, for example {"neuron_cores", 1}.
   std::map<std::string, double> resources{};
+  /// Host memory of the node in bytes. Counted when the work is placed; and in a cluster of processes, work with a
+  /// process of its own (`Isolation::process`, or several devices) is held to it: a process whose private memory is
+  /// above it is ended, with `worker_died` and the numbers. The node looks a few times a second, so a process can have
+  /// more for a moment. Work that shares a process is held by the node's guard alone (`NodeDaemon::memory_threshold`).
+  std::uint64_t host_memory_bytes = 0;
 
   // -- where and when --------------------------------------------------------------------------
 
@@ -164,6 +169,9 @@ struct EmbeddedNode {
   std::map<std::string, std::string> labels{};
   /// Other countable resources, for example {"neuron_cores", 2}.
   std::map<std::string, double> resources{};
+  /// Host memory that the node offers, in bytes; nothing means that of this machine, or of the control group that
+  /// bounds this process, and 0 none. Counted, and not watched: nobody ends a part of the program.
+  std::optional<std::uint64_t> host_memory_bytes{};
   /// The root of the file system in which accelerators other than GPUs are looked for, except for those that
   /// `resources` names.
   std::string accelerator_root{"/"};

@@ -187,6 +187,7 @@ Result<void> run(int argc, const char* const* argv) {
   GPUACTORS_LET(payload, payload_from_json(*v1::WorkerSetup::descriptor(), argv[2]));
   GPUACTORS_LET(setup, std::move(payload).take_as<v1::WorkerSetup>());
   die_with_parent(static_cast<pid_t>(setup.parent()));
+  die_first_without_memory();
   WorkerProcess process;
   return process.run(setup);
 }

@@ -47,10 +47,10 @@ struct TeamOptions {
 template <ProtobufMessage Config = google::protobuf::Empty>
 struct TeamMember {
   Config config{};
-  /// Say in `gpus`, `memory_bytes`, `cpus` and `resources` what it needs, also where its type has defaults: the place
-  /// is reserved for all types. The fields about restarts and groups are the team's and must be left as they are.
-  /// `queue_timeout` bounds the wait of each replacement for a place, `spawn_timeout` each start. All starts are
-  /// awaited before one that failed is seen to: the longest of them bounds that.
+  /// Say in `gpus`, `memory_bytes`, `cpus`, `resources` and `host_memory_bytes` what it needs, also where its type has
+  /// defaults: the place is reserved for all types. The fields about restarts and groups are the team's and must be
+  /// left as they are. `queue_timeout` bounds the wait of each replacement for a place, `spawn_timeout` each start. All
+  /// starts are awaited before one that failed is seen to: the longest of them bounds that.
   Options options{};
 };
 

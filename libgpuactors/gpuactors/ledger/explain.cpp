@@ -167,7 +167,8 @@ Words words_of(const Pool& pool, const ResourceRequest& request, const Lens& len
   case Constraint::cpus:
     return {to_string(request.cpus) + " cpus" + free, has};
   case Constraint::resource:
-    return {fmt::format("{} {}{}", to_string(request.resources.at(refusal.label)), refusal.label, free), has};
+    return {describe_resource(refusal.label, request.resources.at(refusal.label)) + free,
+            "has " + describe_amount(refusal.label, Share{refusal.has})};
   case Constraint::name:
   case Constraint::work:
   case Constraint::draining:

@@ -1,3 +1,4 @@
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/ledger/need.hpp>
 
 #include <fmt/format.h>
@@ -44,6 +45,17 @@ Need need_on(const ResourceRequest& request, std::uint64_t device_bytes) noexcep
 
 std::string describe_bytes(std::uint64_t bytes) {
   return fmt::format("{} bytes ({})", bytes, format_bytes(bytes));
+}
+
+std::string describe_amount(std::string_view resource, Share amount) {
+  return resource == host_memory_resource && amount >= Share{}
+             ? describe_bytes(static_cast<std::uint64_t>(amount.units()))
+             : to_string(amount);
+}
+
+std::string describe_resource(std::string_view resource, Share amount) {
+  return fmt::format("{} {}", describe_amount(resource, amount),
+                     resource == host_memory_resource ? "of host memory" : resource);
 }
 
 std::string describe_devices(const ResourceRequest& request) {

@@ -49,6 +49,12 @@ struct Need {
 /// Renders "6442450944 bytes (6 GiB)".
 [[nodiscard]] std::string describe_bytes(std::uint64_t bytes);
 
+/// Renders an amount of a custom resource: "2", or "2048 bytes (2 KiB)" of host memory.
+[[nodiscard]] std::string describe_amount(std::string_view resource, Share amount);
+
+/// The same with the resource: "2 neuron_cores", "2048 bytes (2 KiB) of host memory".
+[[nodiscard]] std::string describe_resource(std::string_view resource, Share amount);
+
 /// A shape: everything that decides where and when a request can be placed. Waiting requests of one shape differ only
 /// in their age: if the older one does not fit, neither does the younger one.
 struct ShapeKey {

@@ -48,8 +48,9 @@ Result<void> check_room(const Pool& pool, const std::vector<DeviceGrant>& device
   const auto check = [&](const std::string& name, Share wanted, Share free) -> Result<void> {
     if (wanted < Share{} || wanted > free)
       return fail(wanted < Share{} ? Errc::invalid_argument : Errc::no_capacity,
-                  fmt::format("{}: node {} has {} {} free, it holds {}", what, pool.node->spec.name, to_string(free),
-                              name, to_string(wanted)));
+                  fmt::format("{}: node {} has {} free, it holds {}", what, pool.node->spec.name,
+                              ledger_detail::describe_resource(name, free),
+                              ledger_detail::describe_amount(name, wanted)));
     return {};
   };
   GPUACTORS_TRY(check("cpus", cpus, pool.free_cpus));

@@ -1,4 +1,5 @@
 // The rules for requests, groups and nodes that need no knowledge of the cluster, and the names of the enums.
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/ledger/event.hpp>
 #include <gpuactors/ledger/group.hpp>
@@ -86,11 +87,15 @@ Result<void> check_resources(const std::map<std::string, Share>& resources) {
                                           {"cpu", "cpus"},
                                           {"cpus", "cpus"},
                                           {"memory", "memory_bytes"},
-                                          {"memory_bytes", "memory_bytes"}})
+                                          {"memory_bytes", "memory_bytes"},
+                                          {"host_memory_bytes", "host_memory_bytes"}})
       if (name == reserved)
         return fail(Errc::invalid_argument,
                     fmt::format("\"{}\" is not a custom resource: use the field {} instead", name, field));
-    GPUACTORS_TRY(check_amount(fmt::format("resource {}", name), amount));
+    if (name == host_memory_resource && amount > Share{})
+      GPUACTORS_TRY(check_host_memory("host_memory_bytes", static_cast<std::uint64_t>(amount.units())));
+    else
+      GPUACTORS_TRY(check_amount(fmt::format("resource {}", name), amount));
   }
   return {};
 }

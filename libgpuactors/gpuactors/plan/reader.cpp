@@ -1,3 +1,4 @@
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/device/accelerators.hpp>
@@ -95,8 +96,13 @@ void read_amounts(const Reader& reader, ResourceRequest& request, std::string& r
   if (reader.has("cpus"))
     request.cpus = share_of(Share::from_double(reader.number("cpus"), "cpus"), refused);
   request.accelerator_type = reader.text_or_empty("accelerator_type");
-  for (const auto& [name, amount] : reader.numbers("resources"))
+  for (const auto& [name, amount] : reader.numbers("resources")) {
+    if (const auto ok = check_not_host_memory(name, "the field host_memory_bytes"); !ok && refused.empty())
+      refused = ok.error().message();
     request.resources[name] = share_of(Share::from_double(amount, "resource " + name), refused);
+  }
+  if (const auto bytes = reader.integer("host_memory_bytes", 0, 0); bytes > 0)
+    request.resources[std::string{host_memory_resource}] = Share{bytes};
   if (const auto whole = check_whole_units(request.resources); !whole && refused.empty())
     refused = whole.error().message();
   request.node = reader.text_or_empty("node");
@@ -140,8 +146,9 @@ std::string read_id(const Reader& reader) {
   return id;
 }
 
-const std::vector<std::string> amount_fields = {"gpus",      "memory_bytes", "cpus",      "accelerator_type",
-                                                "resources", "node",         "node_soft", "labels"};
+const std::vector<std::string> amount_fields = {"gpus",      "memory_bytes",      "cpus", "accelerator_type",
+                                                "resources", "host_memory_bytes", "node", "node_soft",
+                                                "labels"};
 const std::vector<std::string> waiting_fields = {"id",    "priority", "queue_timeout", "wait_for_nodes",
                                                  "queue", "strategy"};
 
@@ -297,7 +304,8 @@ const Json& Reader::array(const char* field) const {
 // -- objects of a scenario -------------------------------------------------------------------------
 
 NodeSpec read_node(const Json& value, const std::string& place) {
-  const Reader reader(value, place, {"name", "cpus", "labels", "resources", "devices", "distances", "types"});
+  const Reader reader(value, place,
+                      {"name", "cpus", "labels", "resources", "host_memory_bytes", "devices", "distances", "types"});
   NodeSpec node;
   node.name = reader.text("name");
   const auto amount = [&](double number, const std::string& field) {
@@ -309,8 +317,13 @@ NodeSpec read_node(const Json& value, const std::string& place) {
   if (reader.has("cpus"))
     node.cpus = amount(reader.number("cpus"), "cpus");
   node.labels = reader.texts("labels");
-  for (const auto& [name, number] : reader.numbers("resources"))
+  for (const auto& [name, number] : reader.numbers("resources")) {
+    if (const auto ok = check_not_host_memory(name, "the field host_memory_bytes"); !ok)
+      throw ScenarioError(fmt::format("{}.resources: {}", place, ok.error().message()));
     node.resources[name] = amount(number, "resource " + name);
+  }
+  if (const auto bytes = reader.integer("host_memory_bytes", 0, 0); bytes > 0)
+    node.resources[std::string{host_memory_resource}] = Share{bytes};
   if (const auto whole = check_whole_units(node.resources); !whole)
     throw ScenarioError(fmt::format("{}.resources: {}", place, whole.error().message()));
   const auto& devices = reader.array("devices");

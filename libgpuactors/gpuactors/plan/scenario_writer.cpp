@@ -1,3 +1,4 @@
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/plan/scenario_writer.hpp>
 
 #include <fmt/format.h>
@@ -18,11 +19,12 @@ std::string seconds_of(Duration duration) {
   return fmt::format("{}.{:09}", count / 1'000'000'000, count % 1'000'000'000);
 }
 
-Json amounts_of(const std::map<std::string, Share>& resources) {
-  Json result = Json::object();
+void add_resources(Json& json, const std::map<std::string, Share>& resources) {
   for (const auto& [name, amount] : resources)
-    result[name] = amount.to_double();
-  return result;
+    if (name == host_memory_resource)
+      json["host_memory_bytes"] = std::to_string(amount.units());
+    else
+      json["resources"][name] = amount.to_double();
 }
 
 Json to_json(const NodeSpec& node) {
@@ -44,8 +46,7 @@ Json to_json(const NodeSpec& node) {
   Json result{{"name", node.name}, {"cpus", node.cpus.to_double()}, {"devices", std::move(devices)}};
   if (!node.labels.empty())
     result["labels"] = node.labels;
-  if (!node.resources.empty())
-    result["resources"] = amounts_of(node.resources);
+  add_resources(result, node.resources);
   if (!node.distances.empty())
     result["distances"] = node.distances;
   if (node.types)
@@ -75,8 +76,7 @@ void add_amounts(Json& json, const ResourceRequest& request) {
     json["memory_bytes"] = std::to_string(request.memory_bytes);
   if (request.cpus > Share{})
     json["cpus"] = request.cpus.to_double();
-  if (!request.resources.empty())
-    json["resources"] = amounts_of(request.resources);
+  add_resources(json, request.resources);
   if (!request.accelerator_type.empty())
     json["accelerator_type"] = request.accelerator_type;
   if (!request.node.empty())

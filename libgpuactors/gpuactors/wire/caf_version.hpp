@@ -111,6 +111,14 @@ inline void refuse(const caf::mailbox_element& request, const caf::strong_actor_
   enqueue(request.sender, self, request.mid.response_id().integer_value(), std::move(why));
 }
 
+/// Returns who waits for the answer to the message that `self` serves now, and the id of that answer. On its thread.
+inline std::pair<caf::strong_actor_ptr, std::uint64_t> caller_of(caf::local_actor& self) {
+  const auto* message = self.current_mailbox_element();
+  if (message == nullptr || !message->mid.is_request())
+    return {};
+  return {message->sender, message->mid.response_id().integer_value()};
+}
+
 /// Sends `xs` to `to` without expecting an answer, from any thread.
 template <class Handle, class... Ts>
 void post(const Handle& to, Ts&&... xs) {
@@ -335,98 +343,9 @@ Written write_message([[maybe_unused]] caf::actor_system& system, [[maybe_unused
 #endif
 }
 
-/// Returns the process at the other end of a connection, as known to the `Broker` that owns the connection; none before
-/// the peer has identified itself, or if CAF sends to it over another connection.
-template <class Broker, class Handle>
-caf::node_id peer_of(caf::io::abstract_broker* broker, const Handle& connection) {
-  auto& table = static_cast<Broker*>(broker)->instance.tbl();
-  const auto peer = table.lookup_direct(connection);
-  if (!peer)
-    return {};
-  const auto chosen = table.lookup_direct(peer);
-  return chosen && *chosen == connection ? peer : caf::node_id{};
-}
-
-/// Returns the connection over which CAF sends to `peer`; nothing if there is none.
-template <class Broker>
-std::optional<caf::io::connection_handle> way_to(caf::io::abstract_broker* broker, const caf::node_id& peer) {
-  const auto way = static_cast<Broker*>(broker)->instance.tbl().lookup_direct(peer);
-  return way ? std::optional{*way} : std::nullopt;
-}
-
-/// Makes `connection` the one over which CAF sends to `peer`, and from which it takes messages as that one's. No
-/// connection at all is none.
-template <class Broker>
-void set_way(caf::io::abstract_broker* broker, const caf::node_id& peer,
-             std::optional<caf::io::connection_handle> connection) {
-  auto& table = static_cast<Broker*>(broker)->instance.tbl();
-  if (const auto way = table.lookup_direct(peer))
-    table.erase_direct(*way);
-  if (connection)
-    table.add_direct(*connection, peer);
-}
-
-/// What a message of CAF's protocol does, as far as it matters here.
-enum class LinkKind {
-  handshake,
-  heartbeat,
-  /// A message from an actor of the process at the other end.
-  message,
-  /// A message without a sender.
-  anonymous,
-  /// News of an actor: that somebody watches it, or that it has ended. The payload names the processes of both.
-  news,
-  /// Anything else, such as a message that says from which third process it comes.
-  other,
-};
-
-/// The header of a message, and the number of bytes that follow it.
-struct LinkHeader {
-  LinkKind kind = LinkKind::other;
-  std::uint32_t payload = 0;
-};
-
-inline constexpr std::size_t link_header_size = caf::io::basp::header_size;
-
-/// Reads the header that begins at `data`, of `link_header_size` bytes.
-inline LinkHeader read_link_header(const void* data) {
-  using caf::io::basp::message_type;
-  // One byte for the kind, three others, then in network order: the payload's size (4), the message's id (8), the ids
-  // of sender and receiver (8 each).
-  constexpr std::size_t size_begin = 4;
-  constexpr std::size_t size_end = 8;
-  constexpr std::size_t sender_begin = 16;
-  constexpr std::size_t sender_end = 24;
-  static_assert(link_header_size == sender_end + sizeof(caf::actor_id));
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  LinkHeader header;
-  for (auto i = size_begin; i < size_end; ++i)
-    header.payload = (header.payload << 8U) | bytes[i];
-  switch (static_cast<message_type>(bytes[0])) {
-  case message_type::server_handshake:
-  case message_type::client_handshake:
-    header.kind = LinkKind::handshake;
-    break;
-  case message_type::direct_message:
-    header.kind = std::all_of(bytes + sender_begin, bytes + sender_end, [](auto byte) { return byte == 0; })
-                      ? LinkKind::anonymous
-                      : LinkKind::message;
-    break;
-  case message_type::monitor_message:
-  case message_type::down_message:
-    header.kind = LinkKind::news;
-    break;
-  case message_type::heartbeat:
-    header.kind = LinkKind::heartbeat;
-    break;
-  case message_type::routed_message:
-    break;
-  }
-  return header;
-}
-
-/// Returns the process that the payload of a `handshake` or of `news` says it is from, and the one that `news` are for.
-inline std::pair<caf::node_id, caf::node_id> ends_of(caf::actor_system& system, LinkKind kind, const void* payload,
+/// Returns the process that the payload of one of CAF's messages says it is from, and, if `is_for_one`, the one that it
+/// is for.
+inline std::pair<caf::node_id, caf::node_id> ends_of(caf::actor_system& system, bool is_for_one, const void* payload,
                                                      std::size_t size) {
   const auto* begin = static_cast<const Bytes::value_type*>(payload);
   const Bytes bytes(begin, begin + size);
@@ -439,7 +358,7 @@ inline std::pair<caf::node_id, caf::node_id> ends_of(caf::actor_system& system, 
     return source.apply(node);
 #endif
   };
-  if (!read(ends.first) || (kind == LinkKind::news && !read(ends.second)))
+  if (!read(ends.first) || (is_for_one && !read(ends.second)))
     return {};
   return ends;
 }

@@ -154,7 +154,7 @@ using AgentHandle =
 using WorkerHandle =
     caf::typed_actor<Tell<v1::StartRunner>, Tell<v1::StartActor, Payload>, Tell<v1::EndLease>, Tell<v1::LeaseEnded>,
                      Rpc<In<v1::FindHolder>, Out<v1::Started, caf::strong_actor_ptr>>, Tell<v1::CancelCall>,
-                     Tell<v1::StreamCredit>, Tell<v1::Tick>, Tell<v1::DeviceFault>>;
+                     Tell<v1::StreamCredit>, Tell<v1::Tick>, Tell<v1::DeviceFault>, Tell<v1::EndProcess>>;
 
 // -- what clients may send to them ----------------------------------------------------------------
 
@@ -229,4 +229,5 @@ CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::NodePrograms))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::FollowState))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::StateChanges))
 CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::TakenOver))
+CAF_ADD_TYPE_ID(gpuactors, (gpuactors::v1::EndProcess))
 CAF_END_TYPE_ID_BLOCK(gpuactors)

@@ -20,7 +20,7 @@ std::map<std::string, Share> resources_of(const v1::Node& node) {
 } // namespace
 
 AgentCore::AgentCore(AgentWorld& world, AgentOptions options)
-  : world_(world), options_(std::move(options)), instances_(resources_of(options_.node)) {
+  : world_(world), options_(std::move(options)), memory_{rules_of(options_)}, instances_(resources_of(options_.node)) {
   // nop
 }
 
@@ -56,6 +56,9 @@ void AgentCore::wake(AgentWake what, std::uint64_t about) {
   case AgentWake::saves:
     saves_wait_ = false;
     send_saves();
+    break;
+  case AgentWake::memory:
+    look_at_memory();
     break;
   }
 }
@@ -184,6 +187,12 @@ void AgentCore::ended(v1::LeaseEnded message) {
     return;
   const LeaseId id{message.lease()};
   auto& worker = workers_.at(lease->worker);
+  // Why it ends is known, unless it had ended itself for good; and it is free when its process is gone.
+  if (worker.beyond_memory) {
+    if (message.by_itself())
+      lease->ended = std::move(message);
+    return;
+  }
   const bool lost = message.lost_devices_size() > 0;
   // All holders in the process report the same loss: only the first report counts.
   if (lost && !std::exchange(worker.told_loss, true))

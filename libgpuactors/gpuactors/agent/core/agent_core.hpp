@@ -5,6 +5,7 @@
 #include <gpuactors/agent/core/agent_world.hpp>
 #include <gpuactors/agent/core/device_faults.hpp>
 #include <gpuactors/agent/core/instance_table.hpp>
+#include <gpuactors/agent/core/memory_guard.hpp>
 #include <gpuactors/agent/core/program_table.hpp>
 #include <gpuactors/agent/core/start_blame.hpp>
 #include <gpuactors/agent/core/usage_reports.hpp>
@@ -32,6 +33,9 @@ struct AgentOptions {
   /// Heartbeat interval and link timeout of the agent's process.
   Duration heartbeat = limits::heartbeat;
   Duration link_timeout = limits::link_timeout;
+  /// The part of the machine's memory in use above which a worker is ended; 0 and 1: none is. Nothing: nobody looks at
+  /// the memory of workers at all.
+  std::optional<double> memory_threshold{};
 };
 
 /// Runs, of each program, one worker for each device, for the leases on that device alone; one for work without a
@@ -60,6 +64,8 @@ public:
   /// The workers run these programs from now on, which may be the same ones anew: what runs goes on where it is, and
   /// what starts does so in new processes. Not if they do not see, by UUID, each device that is in use.
   void programs_changed(ProgramTable programs, const std::set<std::string>& seen);
+  /// What the world has seen of the memory of workers.
+  void memory_seen(const MemoryLook& look);
 
   // -- orders of the broker --------------------------------------------------------------------
 
@@ -111,6 +117,8 @@ private:
     bool retired = false;
     /// The worker is being ended and gets no more work.
     bool ending = false;
+    /// Since when it is ended because of its memory, for a reason that its leases have.
+    std::optional<TimePoint> beyond_memory;
     /// A holder of it has told of a lost device.
     bool told_loss = false;
     /// It did not come up in time.
@@ -203,8 +211,31 @@ private:
   [[nodiscard]] std::optional<v1::LeaseEnded> refuse_failed(const v1::Lease& lease) const;
   void note_loss(int device);
 
+  // -- host memory: memory.cpp -----------------------------------------------------------------
+
+  [[nodiscard]] static MemoryRules rules_of(const AgentOptions& options);
+  /// Looks at the memory of workers soon, and again and again while there are any.
+  void watch_memory();
+  void look_at_memory();
+  [[nodiscard]] GuardedWorker guarded(const WorkerRecord& worker, const WorkerMemory& seen) const;
+  /// Whether a worker that was ended for its memory is not gone yet, so that this will be there soon.
+  [[nodiscard]] bool memory_comes_back() const;
+  void tell_if_others_fill(const MemoryLook& look);
+  void end_for_memory(WorkerRecord& worker, const std::string& why);
+
+  struct Memory {
+    MemoryRules rules{};
+    /// A look is due, or on its way.
+    bool watched = false;
+    /// The memory of a worker that was ended for it has come back since the look was asked for.
+    bool stale = false;
+    /// The operator knows that others fill the machine.
+    bool told = false;
+  };
+
   AgentWorld& world_;
   AgentOptions options_;
+  Memory memory_;
   InstanceTable instances_;
   ContactPtr broker_;
   std::uint64_t registration_ = 0;

@@ -2,6 +2,7 @@
 // the simulation with its own.
 #pragma once
 
+#include <gpuactors/agent/core/memory_look.hpp>
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/contact.hpp>
 #include <gpuactors/base/result.hpp>
@@ -46,6 +47,8 @@ enum class AgentWake : std::uint8_t {
   lease_end,
   /// State that actors have saved meanwhile is to be sent.
   saves,
+  /// It is time to look at the memory of workers.
+  memory,
 };
 
 /// The broker's answer to a request; nothing if the connection was lost before.
@@ -95,6 +98,10 @@ public:
   virtual void order(const ContactPtr& worker, const v1::StartActor& order, const Payload& config) = 0;
   virtual void order(const ContactPtr& worker, const v1::EndLease& order) = 0;
   virtual void order(const ContactPtr& worker, const v1::DeviceFault& order) = 0;
+  virtual void order(const ContactPtr& worker, const v1::EndProcess& order) = 0;
+
+  /// Has `AgentCore::memory_seen` called with what these processes use.
+  virtual void look_at_memory(MemoryQuery query) = 0;
 
   /// Whether CUDA MPS runs on the node now, which can limit processes to parts of GPUs.
   [[nodiscard]] virtual bool mps_runs() const = 0;

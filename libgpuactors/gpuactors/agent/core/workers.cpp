@@ -116,6 +116,7 @@ AgentCore::WorkerRecord& AgentCore::start_worker(std::string key, std::vector<v1
   } else {
     world_.wake(limits::worker_start, AgentWake::worker_start, command.number);
   }
+  watch_memory();
   return worker;
 }
 
@@ -181,6 +182,7 @@ void AgentCore::bury(std::uint64_t number, std::string text) { // NOLINT(*-unnec
     return;
   world_.worker_ended(number);
   const auto& record = worker.mapped();
+  memory_.stale = memory_.stale || record.beyond_memory;
   free_key(record);
   note_failed_start(record);
   // The planned end of a worker together with its own lease, or with the last one in an earlier program, is not

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <gpuactors/base/limits.hpp>
-#include <gpuactors/broker/core/desired_state.hpp>
+#include <gpuactors/broker/core/broker_options.hpp>
 #include <gpuactors/broker/core/event_log.hpp>
 #include <gpuactors/broker/core/lives.hpp>
 #include <gpuactors/broker/core/node_record.hpp>
@@ -23,27 +23,6 @@
 #include <vector>
 
 namespace gpuactors {
-
-struct BrokerOptions {
-  /// Receives the calls to the broker's ledger as a scenario for `run_plan`; null: nothing is recorded. Not with
-  /// `settle`: scenarios expect no nodes.
-  std::shared_ptr<std::ostream> recording{};
-  /// The broker issues only ids above this, so that none collides with a lease or actor of an earlier broker.
-  std::uint64_t last_id = 0;
-  /// How long the broker waits after its start for the nodes and clients of an earlier broker to return. Until then,
-  /// requests that no node can satisfy wait, and the work of clients that have not returned continues.
-  Duration settle{};
-  /// State that survives restarts: named or detached actors, placement groups, drained nodes; null: a restarted broker
-  /// knows only what its nodes report.
-  std::shared_ptr<DesiredState> store{};
-  /// Heartbeat interval and link timeout of the broker's process. Nodes and clients in other processes must use
-  /// compatible values; zero: all of them are in this process.
-  Duration heartbeat{};
-  Duration link_timeout{};
-  /// Quotas by owner, set at the start: they replace those of the store, which keeps them. Each as
-  /// `Ledger::set_quota` permits.
-  std::map<std::string, Share> quotas{};
-};
 
 /// Turns messages of nodes and clients into calls of the ledger, and the ledger's events into answers and orders.
 ///
@@ -114,6 +93,10 @@ public:
   Result<void> set_quota(const v1::SetQuota& message);
   /// @returns `unsupported` if the broker has no store.
   Result<v1::StateChanges> follow(const v1::FollowState& message);
+  /// Whether the broker at `address` has a later state of this cluster, so that this one has to end.
+  /// @param term of that one.
+  /// @returns `unavailable` if it has to, with what to do.
+  [[nodiscard]] Result<void> give_way_to(const std::string& address, std::uint64_t term) const;
   [[nodiscard]] v1::ClusterState state(const v1::GetState& message) const;
   void types(const v1::GetTypes& message, TypesAnswer answer);
 

@@ -36,6 +36,9 @@ inline constexpr std::uint32_t state_sections = 6;
 /// Key in `StateSection::ids`: its value is the number, as text, up to which ids may have been issued.
 inline constexpr const char* reserved_ids_key = "reserved";
 
+/// Key in `StateSection::ids`: its value is the number, as text, of times that a broker which stood by has taken over.
+inline constexpr const char* term_key = "term";
+
 /// The number or name of what an entry is about; a number never equals a name.
 using StateKey = std::variant<std::uint64_t, std::string>;
 

@@ -1,4 +1,5 @@
 // The broker's reaction to each event of the ledger, and the cluster state that it shows to others.
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/version.hpp>
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/convert.hpp>
@@ -338,6 +339,7 @@ void BrokerCore::add_present(v1::ClusterState& result) const {
     node->set_state(record.agent == nullptr ? "away" : std::string{to_string(view.state)});
     node->set_agent_address(known.address());
     node->set_release(record.release);
+    node->set_free_host_memory_bytes(host_memory_in(view.free_resources));
     if (counts.takes(record.tasks))
       *node->mutable_tasks() = record.tasks;
     for (const auto& device_view : view.devices) {

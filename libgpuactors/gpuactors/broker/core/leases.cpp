@@ -207,6 +207,11 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
     return lost_holder_ended(id, message.epoch());
   }
   graces_.erase(id);
+  if (message.host_memory()) {
+    auto& event = log_.add(EventKind::out_of_memory, lease->name);
+    event.set_reason(message.text());
+    *event.mutable_lease() = to_wire(*lease);
+  }
   // Fails the devices first, so that nothing is placed there once the lease is free. A lease on a failed device is
   // lost, not released.
   const auto node = lease->node;

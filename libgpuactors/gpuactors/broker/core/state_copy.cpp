@@ -7,8 +7,9 @@
 
 namespace gpuactors {
 
-StateCopy::StateCopy(std::shared_ptr<DesiredState> to, std::string address) : to_(std::move(to)) {
+StateCopy::StateCopy(std::shared_ptr<DesiredState> to, std::string address, std::uint64_t term) : to_(std::move(to)) {
   next_.set_address(std::move(address));
+  next_.set_term(term);
 }
 
 Result<bool> StateCopy::take(const v1::StateChanges& answer) {

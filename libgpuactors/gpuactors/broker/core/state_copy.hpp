@@ -4,6 +4,7 @@
 #include <gpuactors/broker/core/desired_state.hpp>
 #include <gpuactors/v1/control.pb.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,7 +16,8 @@ namespace gpuactors {
 class StateCopy {
 public:
   /// @param address where the process with the copy listens.
-  StateCopy(std::shared_ptr<DesiredState> to, std::string address);
+  /// @param term how often the state that it has now was taken over: a broker with an older one must not replace it.
+  StateCopy(std::shared_ptr<DesiredState> to, std::string address, std::uint64_t term = 0);
 
   /// What to ask next.
   [[nodiscard]] const v1::FollowState& next() const noexcept {

@@ -197,6 +197,16 @@ void BrokerCore::reserve_ids(std::uint64_t given) {
   commit_soon();
 }
 
+Result<void> BrokerCore::give_way_to(const std::string& address, std::uint64_t term) const {
+  if (term <= options_.term)
+    return {};
+  return fail(
+      Errc::unavailable,
+      fmt::format("the broker at {} has taken over, as this one was taken for dead: this one can stand by for it "
+                  "(--standby-of {}), and does so by itself if its store knows of it",
+                  address, address));
+}
+
 Result<v1::StateChanges> BrokerCore::follow(const v1::FollowState& message) {
   if (feed_ == nullptr)
     return fail(Errc::unsupported, "the broker keeps nothing that another one could go on with: start it with --store");

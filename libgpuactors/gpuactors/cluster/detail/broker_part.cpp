@@ -2,6 +2,7 @@
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/cluster/detail/broker_part.hpp>
+#include <gpuactors/cluster/detail/standby_part.hpp>
 
 #include <fmt/format.h>
 
@@ -40,7 +41,7 @@ Result<std::uint64_t> last_id_in(StateStore& store) {
 
 } // namespace
 
-Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options) {
+Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options, bool takes_over) {
   GPUACTORS_LET(listen, parse_endpoint(options.listen));
   BrokerOptions config;
   config.last_id = first_id();
@@ -56,7 +57,11 @@ Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options) {
     GPUACTORS_LET(store, StateStore::open(options.store));
     GPUACTORS_LET(last, last_id_in(*store));
     config.last_id = std::max(config.last_id, last);
+    GPUACTORS_LET(term, term_in(*store));
+    term_ = term + (takes_over ? 1 : 0);
+    config.term = term_;
     store->put(StateSection::ids, std::string{serves_key}, "1");
+    store->put(StateSection::ids, std::string{term_key}, std::to_string(term_));
     GPUACTORS_TRY(store->commit());
     config.store = std::move(store);
   }

@@ -9,9 +9,15 @@ namespace gpuactors::detail {
 /// A broker in this process, and its address.
 class BrokerPart {
 public:
+  /// @param takes_over whether another broker has served with what the store has now.
   /// @returns `invalid_argument` for a bad address, `unavailable` if the port is in use, and errors of
   ///          `StateStore::open`.
-  Result<void> start(DaemonCore& core, const BrokerDaemon& options);
+  Result<void> start(DaemonCore& core, const BrokerDaemon& options, bool takes_over = false);
+
+  /// How often brokers that stood by have taken over, this time included.
+  [[nodiscard]] std::uint64_t term() const noexcept {
+    return term_;
+  }
 
   [[nodiscard]] const Endpoint& endpoint() const noexcept {
     return endpoint_;
@@ -34,6 +40,7 @@ public:
 private:
   Endpoint endpoint_;
   caf::strong_actor_ptr handle_;
+  std::uint64_t term_ = 0;
   ControlFailure failure_;
 };
 

@@ -1,5 +1,6 @@
 #include <gpuactors/agent/core/environment.hpp>
 #include <gpuactors/agent/node_agent.hpp>
+#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/random_id.hpp>
 #include <gpuactors/base/utf8.hpp>
 #include <gpuactors/base/version.hpp>
@@ -266,7 +267,8 @@ Result<void> ClusterCore::start(const ConnectOptions& options,
 }
 
 Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
-  GPUACTORS_LET(described, node_options({node.name, node.labels, node.cpus, node.resources, node.accelerator_root}));
+  GPUACTORS_LET(described, node_options({node.name, node.labels, node.cpus, node.resources, node.host_memory_bytes,
+                                         node.accelerator_root}));
   GPUACTORS_LET(specs, parse_device_specs(node.devices));
   GPUACTORS_LET(devices, make_devices(specs, discovery_options(node.name)));
   if (node.decorate)
@@ -491,9 +493,14 @@ Result<v1::ResourceRequest> to_request(const Options& options, const Needs& need
   request.set_cpu_units(cpus.units());
   request.set_accelerator_type(options.accelerator_type);
   for (const auto& [name, amount] : options.resources) {
+    GPUACTORS_TRY(check_not_host_memory(name, "host_memory_bytes"));
     GPUACTORS_LET(share, Share::from_double(amount, "resource " + name));
     (*request.mutable_resource_units())[name] = share.units();
   }
+  GPUACTORS_TRY(check_host_memory("host_memory_bytes", options.host_memory_bytes));
+  if (options.host_memory_bytes > 0)
+    (*request.mutable_resource_units())[std::string{host_memory_resource}] =
+        host_memory_amount(options.host_memory_bytes).units();
   request.set_node(options.node);
   request.set_node_soft(options.node_is_soft);
   set_labels(options.labels, request);

@@ -30,6 +30,8 @@ void visit_role(Visitor&& visit, LocalRole& role) {
   visit(role.node.cpus);
   visit(role.node.labels);
   visit(role.node.resources);
+  visit(role.node.host_memory_bytes);
+  visit(role.node.memory_threshold);
   visit(role.node.accelerator_root);
   visit(role.node.host);
   visit(role.node.logs);
@@ -55,6 +57,9 @@ public:
   }
   void operator()(const Duration& duration) {
     operator()(duration.count());
+  }
+  void operator()(const std::optional<std::uint64_t>& number) {
+    operator()(number ? fmt::format("{}", *number) : std::string{});
   }
   void operator()(const std::vector<std::string>& texts) {
     operator()(texts.size());
@@ -98,6 +103,15 @@ public:
     Duration::rep count = 0;
     operator()(count);
     duration = Duration{count};
+  }
+  void operator()(std::optional<std::uint64_t>& number) {
+    const auto here = next_;
+    std::string text;
+    operator()(text);
+    if (text.empty())
+      return number.reset();
+    next_ = here;
+    operator()(number.emplace());
   }
   void operator()(std::vector<std::string>& texts) {
     for (auto left = count(); left > 0 && complete; --left)

@@ -73,8 +73,8 @@ std::vector<std::string> uuids_of(const v1::Node& node) {
 
 /// The node's resources, with the devices that its programs see.
 Result<v1::Node> node_of(const NodeDaemon& options, const std::string& name, const v1::Node& seen) {
-  GPUACTORS_LET(described,
-                node_options({name, options.labels, options.cpus, options.resources, options.accelerator_root}));
+  GPUACTORS_LET(described, node_options({name, options.labels, options.cpus, options.resources,
+                                         options.host_memory_bytes, options.accelerator_root}));
   auto node = describe_node(described, {});
   *node.mutable_devices() = seen.devices();
   for (const auto distance : distances_between(uuids_of(node)))
@@ -195,6 +195,11 @@ Result<NodePart::Offer> NodePart::look_at_programs(const std::atomic<bool>* give
 
 Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const std::vector<Endpoint>& broker,
                              const DaemonOptions& daemon, const caf::strong_actor_ptr& local) {
+  if (!(options.memory_threshold >= 0 && options.memory_threshold <= 1))
+    return fail(Errc::invalid_argument,
+                fmt::format("the memory threshold is {}: a part from 0 to 1 is expected, such as 0.95; 0 and 1 turn it "
+                            "off",
+                            options.memory_threshold));
   stop_grace_ = options.stop_grace;
   notice_ = daemon.notice;
   on_registered_ = options.registered;
@@ -223,6 +228,7 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
   setup.read_log = log->reader();
   if (options.mps)
     setup.mps_runs = [folder = mps_folder()] { return mps_runs(folder); };
+  GPUACTORS_TRY(guard_memory(options, setup));
   agent_ = core.spawn<ProcessAgent>(std::move(setup));
   failure_.watch(agent_, "node's agent");
 
@@ -249,6 +255,16 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
     caf_version::post(agent_, v1::LinkChanged{}, local);
   else
     dial(core.links(), broker);
+  return {};
+}
+
+Result<void> NodePart::guard_memory(const NodeDaemon& options, ProcessAgentOptions& setup) {
+  GPUACTORS_LET(watch, MemoryWatch::make());
+  memory_ = std::move(watch);
+  setup.agent.memory_threshold = options.memory_threshold;
+  setup.look_at_memory = [watch = memory_](MemoryQuery query, MemoryWatch::Done done) {
+    watch->look(std::move(query), std::move(done));
+  };
   return {};
 }
 

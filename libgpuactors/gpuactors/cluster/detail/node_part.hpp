@@ -1,6 +1,7 @@
 // NodePart: the node of a daemon. Internal to the cluster layer.
 #pragma once
 
+#include <gpuactors/agent/memory_watch.hpp>
 #include <gpuactors/base/future.hpp>
 #include <gpuactors/cluster/detail/control_failure.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
@@ -57,6 +58,9 @@ private:
   [[nodiscard]] Result<Offer> look_at_programs(const std::atomic<bool>* given_up) const;
   void renew_programs(const std::atomic<bool>& given_up) const;
 
+  /// Has the agent look at the memory of its workers.
+  Result<void> guard_memory(const NodeDaemon& options, ProcessAgentOptions& setup);
+
   /// The part of the agent's options that does not depend on what the node offers.
   [[nodiscard]] ProcessAgentOptions agent_options(const Links& links) const;
   /// Connects the agent to the broker, again whenever the connection is lost.
@@ -64,6 +68,8 @@ private:
 
   /// From the beginning: before, the signal would end the process.
   RenewSignal renewals_;
+  /// Behind the launcher at its end: a look may wait for a process that is stuck, until that is killed.
+  std::shared_ptr<MemoryWatch> memory_;
   std::shared_ptr<Launcher> launcher_;
   DeviceWatch watch_;
   std::shared_ptr<Redial> redial_;

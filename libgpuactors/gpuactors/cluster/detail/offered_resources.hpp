@@ -4,7 +4,9 @@
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/base/result.hpp>
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace gpuactors::detail {
@@ -16,6 +18,8 @@ struct OfferedResources {
   /// Below 0: the hardware threads of this machine.
   double cpus;
   const std::map<std::string, double>& resources;
+  /// Nothing: what this machine has, or the control group that bounds this process.
+  std::optional<std::uint64_t> host_memory_bytes;
   const std::string& accelerator_root;
 };
 

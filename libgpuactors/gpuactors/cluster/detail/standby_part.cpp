@@ -2,13 +2,13 @@
 #include <gpuactors/broker/core/state_feed.hpp>
 #include <gpuactors/broker/core/succession.hpp>
 #include <gpuactors/broker/standby_broker.hpp>
-#include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/cluster/detail/standby_part.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <future>
 #include <mutex>
 #include <set>
@@ -60,21 +60,29 @@ private:
 };
 
 /// Whether a broker serves at this address now. Waits for its answer, no longer than a connection may take.
-bool serves(DaemonCore& core, const Endpoint& at) {
+/// @param term of the own state: a broker with an older one ends, and counts as none.
+bool serves(DaemonCore& core, const Endpoint& at, std::uint64_t term) {
+  v1::FollowState question;
+  question.set_term(term);
   auto answered = std::make_shared<std::promise<bool>>();
   auto answer = answered->get_future();
-  core.links().connect(at, limits::connect_timeout, [&core, answered](Result<caf::strong_actor_ptr> handle) {
+  core.links().connect(at, limits::connect_timeout, [&core, answered, question](Result<caf::strong_actor_ptr> handle) {
     if (!handle)
       return answered->set_value(false);
     core.port().ask(std::make_shared<FollowReply>([answered](const Result<v1::StateChanges>& changes) {
                       answered->set_value(changes.has_value());
                     }),
-                    *handle, deadline_after(Clock::now(), limits::connect_timeout), v1::FollowState{});
+                    *handle, deadline_after(Clock::now(), limits::connect_timeout), question);
   });
   return answer.get();
 }
 
 } // namespace
+
+Result<std::uint64_t> term_in(const StateStore& store) {
+  GPUACTORS_LET(term, own_entry(store, term_key));
+  return term ? std::strtoull(term->c_str(), nullptr, 10) : 0;
+}
 
 Result<std::optional<Endpoint>> broker_to_follow(DaemonCore& core, const BrokerDaemon& options) {
   std::optional<Endpoint> named;
@@ -89,17 +97,20 @@ Result<std::optional<Endpoint>> broker_to_follow(DaemonCore& core, const BrokerD
   if (options.store.empty())
     return named;
   std::optional<Endpoint> other = named;
+  std::uint64_t own_term = 0;
   {
     GPUACTORS_LET(store, StateStore::open(options.store));
     GPUACTORS_LET(served, own_entry(*store, serves_key));
     if (!served)
       return named;
     GPUACTORS_LET(follower, own_entry(*store, standby_key));
+    GPUACTORS_LET(term, term_in(*store));
+    own_term = term;
     if (!other && follower)
       if (auto endpoint = parse_endpoint(*follower))
         other = std::move(*endpoint);
   }
-  return other && serves(core, *other) ? other : std::nullopt;
+  return other && serves(core, *other, own_term) ? other : std::nullopt;
 }
 
 // -- the state ------------------------------------------------------------------------------------
@@ -107,9 +118,9 @@ Result<std::optional<Endpoint>> broker_to_follow(DaemonCore& core, const BrokerD
 /// What the threads share on which answers and nodes come.
 class StandbyPart::State : public std::enable_shared_from_this<State> {
 public:
-  State(DaemonCore& core, std::shared_ptr<StateStore> store, Succession succession, std::string address,
-        std::function<void(std::string_view)> notice)
-    : core_(core), store_(std::move(store)), copy_(std::in_place, store_, std::move(address)),
+  State(DaemonCore& core, std::shared_ptr<StateStore> store, std::uint64_t term, Succession succession,
+        std::string address, std::function<void(std::string_view)> notice)
+    : core_(core), store_(std::move(store)), copy_(std::in_place, store_, std::move(address), term),
       succession_(std::move(succession)), notice_(std::move(notice)) {
     // nop
   }
@@ -241,6 +252,7 @@ Result<void> StandbyPart::start(DaemonCore& core, const BrokerDaemon& options, c
   GPUACTORS_LET(opened, StateStore::open(options.store));
   std::shared_ptr<StateStore> store = std::move(opened);
   GPUACTORS_LET(nodes, own_entry(*store, nodes_key));
+  GPUACTORS_LET(term, term_in(*store));
   store->erase(StateSection::ids, std::string{serves_key});
   GPUACTORS_TRY(store->commit());
   GPUACTORS_LET(host, listen.host == "0.0.0.0" ? address_towards(active_) : Result<std::string>{listen.host});
@@ -260,7 +272,7 @@ Result<void> StandbyPart::start(DaemonCore& core, const BrokerDaemon& options, c
   endpoint_ = {listen.host, port};
   const Succession::Rules rules{core.links().options().timeout, limits::vote_lasts, options.standby_votes};
   Succession succession{rules, lines_of(nodes.value_or("")), Clock::now()};
-  state_ = std::make_shared<State>(core, std::move(store), std::move(succession), to_string(Endpoint{host, port}),
+  state_ = std::make_shared<State>(core, std::move(store), term, std::move(succession), to_string(Endpoint{host, port}),
                                    daemon.notice);
   redial_ = std::make_shared<Redial>(core.links(), std::vector{active_},
                                      [weak = std::weak_ptr{state_}](Result<caf::strong_actor_ptr> handle) {
@@ -301,8 +313,9 @@ Result<void> StandbyPart::hand_over() {
   return {};
 }
 
-void StandbyPart::tell_former() {
+void StandbyPart::tell_former(std::uint64_t term) {
   v1::TakenOver message;
+  message.set_term(term);
   message.set_address(to_string(endpoint_));
   redial_ = std::make_shared<Redial>(core_->links(), std::vector{active_},
                                      [core = core_, message](Result<caf::strong_actor_ptr> handle) {

@@ -1,6 +1,7 @@
 // StandbyPart: a daemon's broker that stands by for another one. Internal to the cluster layer.
 #pragma once
 
+#include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
 #include <gpuactors/cluster/detail/termination.hpp>
 
@@ -8,6 +9,9 @@
 #include <optional>
 
 namespace gpuactors::detail {
+
+/// How often the state in the store was taken over.
+Result<std::uint64_t> term_in(const StateStore& store);
 
 /// Finds out for which broker this one has to stand by: the one that `standby_of` names, unless this one has served
 /// before and that one does not now; or the one that has taken over from it meanwhile, as its store may know.
@@ -34,7 +38,7 @@ public:
   Result<void> hand_over();
 
   /// Tells the broker that was taken for dead, as often as it can be reached from now on.
-  void tell_former();
+  void tell_former(std::uint64_t term);
 
   [[nodiscard]] const Endpoint& endpoint() const noexcept {
     return endpoint_;

@@ -75,6 +75,7 @@ Result<void> TeamMembers::reserve() {
     bundle.cpus = options.cpus;
     bundle.accelerator_type = options.accelerator_type;
     bundle.resources = options.resources;
+    bundle.host_memory_bytes = options.host_memory_bytes;
     bundle.node = options.node;
     bundle.labels = options.labels;
     bundles.push_back(std::move(bundle));

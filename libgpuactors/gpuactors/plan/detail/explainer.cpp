@@ -26,7 +26,7 @@ std::string describe(const ResourceRequest& request) {
   if (request.cpus > Share{})
     parts.push_back(to_string(request.cpus) + " cpus");
   for (const auto& [name, amount] : request.resources)
-    parts.push_back(fmt::format("{} {}", to_string(amount), name));
+    parts.push_back(ledger_detail::describe_resource(name, amount));
   return parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -1,3 +1,4 @@
+#include <gpuactors/wire/detail/basp.hpp>
 #include <gpuactors/wire/detail/link_middleman.hpp>
 #include <gpuactors/wire/transport/pipe.hpp>
 
@@ -223,14 +224,14 @@ public:
   bool consume(caf_version::RunnerBase* runner, const void* data, std::size_t size) override {
     const bool is_payload = std::exchange(header_.payload, 0) > 0;
     // Once the connection was shut down, there are only the bytes that had arrived before, and then its end.
-    if (refused_ || (!is_payload && size != caf_version::link_header_size))
+    if (refused_ || (!is_payload && size != link_header_size))
       return true;
     if (!is_payload)
-      header_ = caf_version::read_link_header(data);
+      header_ = read_link_header(data);
     if (is_payload ? !examine_payload(data, size) : !examine_header())
       return true;
     const auto to_caf = [&] { return scribe::consume(runner, data, size); };
-    return is_payload && header_.kind == caf_version::LinkKind::handshake ? meet(data, size, to_caf) : hear(to_caf);
+    return is_payload && header_.kind == LinkKind::handshake ? meet(data, size, to_caf) : hear(to_caf);
   }
 
   void ack_writes(bool enable) override {
@@ -310,7 +311,6 @@ private:
 
   /// Look at a message before CAF does. @returns false if CAF must not see it: the connection ends then.
   bool examine_header() {
-    using caf_version::LinkKind;
     // Rights are those of the process that a message comes from (docs/design/0020). CAF believes who a message is from,
     // and takes one for its own process's that names nobody: so what clients send has to name its sender, after a
     // handshake that tells which process that is.
@@ -327,13 +327,12 @@ private:
   }
 
   bool examine_payload(const void* data, std::size_t size) {
-    using caf_version::LinkKind;
     const bool names_ends = header_.kind == LinkKind::handshake || header_.kind == LinkKind::news;
     if (other_.caller().administers || !peer_ || !names_ends)
       return true;
     // CAF itself repeats the handshake.
     auto& system = parent()->system();
-    const auto [from, to] = caf_version::ends_of(system, header_.kind, data, size);
+    const auto [from, to] = caf_version::ends_of(system, header_.kind == LinkKind::news, data, size);
     if (from == peer_ && (header_.kind == LinkKind::handshake || to == system.node()))
       return true;
     return refuse("a client may speak of its own actors only, and under one name");
@@ -350,7 +349,7 @@ private:
   template <class ToCaf>
   bool meet(const void* data, std::size_t size, ToCaf to_caf) {
     auto& system = parent()->system();
-    const auto peer = caf_version::ends_of(system, header_.kind, data, size).first;
+    const auto peer = caf_version::ends_of(system, false, data, size).first;
     const auto way = peer ? way_to(peer) : std::nullopt;
     // Where this side has begun it, the other one has not heard of it yet: CAF closes it. Nobody dials clients, and
     // they could name any process.
@@ -388,11 +387,11 @@ private:
   }
 
   std::optional<caf::io::connection_handle> way_to(const caf::node_id& peer) {
-    return caf_version::way_to<caf::io::basp_broker>(parent(), peer);
+    return detail::way_to(parent(), peer);
   }
 
   void set_way(const caf::node_id& peer, std::optional<caf::io::connection_handle> connection) {
-    caf_version::set_way<caf::io::basp_broker>(parent(), peer, connection);
+    detail::set_way(parent(), peer, connection);
   }
 
   bool refuse(std::string_view why) {
@@ -405,7 +404,7 @@ private:
   /// Enters the pipe into the lanes once the other side has identified itself, but only if CAF sends over this
   /// connection too: the other side closes connections that it does not need.
   void enter_lane() {
-    const auto peer = caf_version::peer_of<caf::io::basp_broker>(parent(), hdl());
+    const auto peer = detail::peer_of(parent(), hdl());
     if (!peer)
       return;
     // Whoever takes this process's own name would be taken for it.
@@ -465,7 +464,7 @@ private:
   // Announced size in bytes of the message that is being read.
   std::size_t announced_ = 0;
   // The header that was read last; its payload is 0 once that was read too.
-  caf_version::LinkHeader header_;
+  LinkHeader header_;
   unsigned messages_ = 0;
   bool refused_ = false;
 };

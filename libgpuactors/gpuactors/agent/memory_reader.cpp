@@ -1,0 +1,193 @@
+#include <gpuactors/agent/memory_reader.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace gpuactors {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The whole number at the beginning of a text, behind blanks.
+std::optional<std::uint64_t> number_in(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  std::uint64_t value = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc{})
+    return std::nullopt;
+  return value;
+}
+
+/// The file's one number; nothing for "max", or without the file.
+std::optional<std::uint64_t> number_of(const fs::path& file) {
+  std::ifstream in{file};
+  std::string line;
+  if (!std::getline(in, line))
+    return std::nullopt;
+  return number_in(line);
+}
+
+using Fields = std::map<std::string, std::uint64_t, std::less<>>;
+
+/// The numbers of lines such as "RssAnon:  144 kB" or "inactive_file 4096".
+Fields fields_of(const fs::path& file) {
+  Fields fields;
+  std::ifstream in{file};
+  for (std::string line; std::getline(in, line);) {
+    const auto end = line.find_first_of(": \t");
+    if (end == std::string::npos)
+      continue;
+    const auto rest = line.find_first_not_of(": \t", end);
+    if (rest == std::string::npos)
+      continue;
+    if (const auto value = number_in(std::string_view{line}.substr(rest)))
+      fields.emplace(line.substr(0, end), line.ends_with(" kB") ? *value * 1024 : *value);
+  }
+  return fields;
+}
+
+std::uint64_t value_of(const Fields& fields, std::string_view name) {
+  const auto it = fields.find(name);
+  return it == fields.end() ? 0 : it->second;
+}
+
+/// The names of what a version of control groups has.
+struct GroupFiles {
+  const char* mount;
+  const char* limit;
+  const char* used;
+  const char* cached[2];
+};
+
+constexpr GroupFiles version_2{"sys/fs/cgroup", "memory.max", "memory.current", {"inactive_file", "active_file"}};
+constexpr GroupFiles version_1{"sys/fs/cgroup/memory",
+                               "memory.limit_in_bytes",
+                               "memory.usage_in_bytes",
+                               {"total_inactive_file", "total_active_file"}};
+
+std::optional<MemoryRoom> room_of(const fs::path& group, const GroupFiles& files) {
+  const auto limit = number_of(group / files.limit);
+  const auto used = number_of(group / files.used);
+  if (!limit || !used)
+    return std::nullopt;
+  // Cached files go before anything is ended. What is in memory only, such as shared memory, is not among them.
+  const auto fields = fields_of(group / "memory.stat");
+  const auto cached = value_of(fields, files.cached[0]) + value_of(fields, files.cached[1]);
+  return MemoryRoom{*used - std::min(*used, cached), *limit, true};
+}
+
+/// The path of this process's group in a line of /proc/self/cgroup, "NUMBER:CONTROLLERS:PATH".
+std::optional<std::pair<const GroupFiles*, std::string>> group_in(std::string_view line) {
+  const auto first = line.find(':');
+  const auto second = line.find(':', first + 1);
+  if (first == std::string_view::npos || second == std::string_view::npos)
+    return std::nullopt;
+  auto controllers = line.substr(first + 1, second - first - 1);
+  std::string path{line.substr(second + 1)};
+  if (controllers.empty())
+    return std::pair{&version_2, std::move(path)};
+  while (!controllers.empty()) {
+    const auto end = std::min(controllers.find(','), controllers.size());
+    if (controllers.substr(0, end) == "memory")
+      return std::pair{&version_1, std::move(path)};
+    controllers.remove_prefix(std::min(end + 1, controllers.size()));
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+MemoryReader::MemoryReader(fs::path root) : root_(std::move(root)) {
+  // nop
+}
+
+template <class Visit>
+void MemoryReader::each_room(Visit&& visit) const {
+  const auto machine = fields_of(root_ / "proc/meminfo");
+  const auto total = value_of(machine, "MemTotal");
+  if (total == 0)
+    return;
+  visit(MemoryRoom{total - std::min(total, value_of(machine, "MemAvailable")), total, false});
+  std::ifstream groups{root_ / "proc/self/cgroup"};
+  for (std::string line; std::getline(groups, line);) {
+    const auto group = group_in(line);
+    if (!group)
+      continue;
+    // Each group around it may have a limit. In a container the path may be that of the machine, and the group itself
+    // be at the mount.
+    const auto& [files, path] = *group;
+    const auto mount = root_ / files->mount;
+    for (auto at = fs::path{path}.relative_path();; at = at.parent_path()) {
+      // A limit that the machine does not have is none.
+      if (const auto room = room_of(mount / at, *files); room && room->limit_bytes < total)
+        visit(*room);
+      if (at.empty())
+        break;
+    }
+  }
+}
+
+std::uint64_t MemoryReader::limit_bytes() const {
+  std::uint64_t least = 0;
+  each_room([&](const MemoryRoom& room) { least = least == 0 ? room.limit_bytes : std::min(least, room.limit_bytes); });
+  return least;
+}
+
+std::optional<MemoryRoom> MemoryReader::room() const {
+  std::optional<MemoryRoom> fullest;
+  const auto part = [](const MemoryRoom& room) {
+    return static_cast<double>(room.used_bytes) / static_cast<double>(std::max<std::uint64_t>(1, room.limit_bytes));
+  };
+  each_room([&](const MemoryRoom& room) {
+    if (!fullest || part(room) > part(*fullest))
+      fullest = room;
+  });
+  return fullest;
+}
+
+std::optional<WorkerMemory> MemoryReader::memory_of(const MemoryQuery::Process& process) const {
+  const auto fields = fields_of(root_ / "proc" / std::to_string(process.pid) / "status");
+  // A process that has ended, and was not reaped, has a status without sizes.
+  if (fields.find("RssAnon") == fields.end())
+    return std::nullopt;
+  return WorkerMemory{process.worker, value_of(fields, "RssAnon") + value_of(fields, "VmSwap"),
+                      value_of(fields, "RssShmem")};
+}
+
+std::optional<std::uint64_t> MemoryReader::part_of_shared(std::uint32_t pid) const {
+  const auto fields = fields_of(root_ / "proc" / std::to_string(pid) / "smaps_rollup");
+  const auto it = fields.find("Pss_Shmem");
+  return it == fields.end() ? std::nullopt : std::optional{it->second};
+}
+
+MemoryLook MemoryReader::look(const MemoryQuery& query) const {
+  MemoryLook result{room(), {}};
+  std::uint64_t most = 0;
+  for (const auto& process : query.processes)
+    if (const auto memory = memory_of(process)) {
+      most += memory->private_bytes + memory->shared_bytes;
+      result.workers.push_back(*memory);
+    }
+  // Processes cannot use more together than all do.
+  const auto used = result.room ? result.room->used_bytes : most;
+  const bool full =
+      result.room && static_cast<double>(used) > query.threshold * static_cast<double>(result.room->limit_bytes);
+  const bool beyond = query.bound_bytes > 0 && most > query.bound_bytes && used > query.bound_bytes;
+  if (!beyond && !(full && query.threshold > 0))
+    return result;
+  for (auto& memory : result.workers) {
+    const auto process = std::find_if(query.processes.begin(), query.processes.end(),
+                                      [&](const auto& one) { return one.worker == memory.worker; });
+    if (memory.shared_bytes > 0)
+      memory.shared_bytes = part_of_shared(process->pid).value_or(memory.shared_bytes);
+  }
+  return result;
+}
+
+} // namespace gpuactors
