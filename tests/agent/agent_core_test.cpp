@@ -267,6 +267,39 @@ TEST_CASE("an agent that meets a broker which does not serve looks for another o
   CHECK_FALSE(scene.ordered("worker 1: end 1"));
 }
 
+TEST_CASE("what an actor has saved while there was no broker is not lost to one that only stands by") {
+  Scene scene;
+  v1::StartActor order;
+  order.mutable_lease()->set_id(1);
+  order.mutable_lease()->set_epoch(1);
+  order.mutable_lease()->add_devices()->set_share_units(1000);
+  order.set_actor(7);
+  scene.core->start(order, Payload{});
+  scene.come_up(1);
+  scene.begin(1);
+  scene.core->broker_changed(nullptr);
+  v1::ActorSaved save;
+  save.set_lease(1);
+  save.set_epoch(1);
+  save.set_actor(7);
+  save.set_type("Number");
+  save.set_data("41");
+  scene.core->saved(save);
+  scene.end(1);
+  // What each broker that it meets is sent, and whether that takes the node in.
+  const auto sent_to_one = [&](const Result<void>& answer) {
+    scene.world.saved.clear();
+    scene.core->broker_changed(std::make_shared<Somebody>(0));
+    const auto sent = scene.world.saved.size();
+    scene.world.answer(answer);
+    scene.core->broker_changed(nullptr);
+    return sent;
+  };
+  CHECK(sent_to_one(fail(Errc::stale_epoch, "it stands by")) == 1);
+  CHECK(sent_to_one({}) == 1);
+  CHECK(sent_to_one({}) == 0);
+}
+
 TEST_CASE("an agent that is refused for another reason keeps what it holds") {
   Scene scene;
   scene.lease(1);

@@ -51,8 +51,15 @@ struct Pair {
   }
 };
 
+/// One with a copy.
+Succession succession_of(std::set<std::string> nodes, std::size_t votes = 0) {
+  Succession succession{{5s, 10s, votes}, std::move(nodes), start_time};
+  succession.copied();
+  return succession;
+}
+
 Succession three_nodes(std::size_t votes = 0) {
-  return {{5s, 10s, votes}, {"n0", "n1", "n2"}, start_time};
+  return succession_of({"n0", "n1", "n2"}, votes);
 }
 
 } // namespace
@@ -91,7 +98,8 @@ TEST_CASE("what a follower had before, and what is one broker's own, stays out o
   CHECK(must(pair.target->load(StateSection::groups)).empty());
   const auto ids = must(pair.target->load(StateSection::ids));
   CHECK(ids
-        == std::vector<StateEntry>{{std::string{reserved_ids_key}, "100"},
+        == std::vector<StateEntry>{{std::string{copied_key}, "1"},
+                                   {std::string{reserved_ids_key}, "100"},
                                    {std::string{serves_key}, "the target's"},
                                    {std::string{term_key}, "3"}});
 }
@@ -136,6 +144,22 @@ TEST_CASE("a follower begins anew with another broker, and when it is too far be
     CHECK(must(pair.feed.read(pair.copy.next())).anew());
     pair.catch_up();
   }
+  CHECK(shared_state(*pair.target) == shared_state(*pair.source));
+}
+
+TEST_CASE("what a broken off copy had is in no later one", "[standby]") {
+  Pair pair;
+  const std::string large(limits::state_part_bytes, 'x');
+  pair.feed.put(StateSection::actors, std::uint64_t{1}, large);
+  pair.feed.put(StateSection::actors, std::uint64_t{2}, large);
+  must(pair.feed.commit());
+  REQUIRE(pair.step());
+  // The broker is started again, without the first of them.
+  pair.source->erase(StateSection::actors, std::uint64_t{1});
+  must(pair.source->commit());
+  StateFeed next{pair.source, 2};
+  while (must(pair.copy.take(must(next.read(pair.copy.next())))))
+    CHECK(shared_state(*pair.target).empty());
   CHECK(shared_state(*pair.target) == shared_state(*pair.source));
 }
 
@@ -209,10 +233,20 @@ TEST_CASE("of two brokers the one with the lower term gives way, and one without
   World world;
   BrokerOptions options;
   options.term = 2;
+  options.since_unix_ns = 100;
   BrokerCore core{world, std::move(options)};
-  CHECK(core.give_way_to("b:1", 1));
-  CHECK(core.give_way_to("b:1", 2));
-  CHECK(says(core.give_way_to("b:1", 3), "the broker at b:1 has taken over"));
+  const auto stays = [&](std::uint64_t term, std::int64_t since) {
+    v1::TakenOver other;
+    other.set_address("b:1");
+    other.set_term(term);
+    other.set_since_unix_ns(since);
+    return core.give_way_to(other);
+  };
+  CHECK(stays(1, 50));
+  CHECK(stays(2, 150));
+  CHECK(says(stays(3, 150), "the broker at b:1 serves this cluster, and has the later state"));
+  // Of two with one term, the one that has served for longer.
+  CHECK(code_of(stays(2, 50)) == Errc::unavailable);
   CHECK(code_of(core.follow({})) == Errc::unsupported);
 }
 
@@ -222,6 +256,9 @@ TEST_CASE("who follows a broker is an event once, and is asked after a restart",
   BrokerOptions options;
   options.store = store;
   options.settle = 1s;
+  options.link_timeout = 5s;
+  options.heartbeat = 1s;
+  options.term = 1;
   BrokerCore core{world, std::move(options)};
   core.start();
   v1::FollowState question;
@@ -230,6 +267,15 @@ TEST_CASE("who follows a broker is an event once, and is asked after a restart",
   question.set_address("b:1");
   for (int times = 0; times < 3; ++times)
     must(core.follow(question));
+  CHECK(must(core.follow(question)).settling());
+  // One with a later state is not to be overwritten, and a second one is refused, until the first is silent.
+  v1::FollowState later = question;
+  later.set_term(2);
+  CHECK(code_of(core.follow(later)) == Errc::unavailable);
+  v1::FollowState second;
+  second.set_address("c:1");
+  CHECK(says(core.follow(second), "the broker at b:1 stands by already"));
+  CHECK(code_of(core.follow(second)) == Errc::already_exists);
   core.finish();
   CHECK(must(store->load(StateSection::ids)).back() == StateEntry{std::string{standby_key}, "b:1"});
   v1::GetState all;
@@ -256,6 +302,14 @@ TEST_CASE("a broker takes over when it hears nothing and most of the nodes have 
   CHECK(succession.is_due(silent));
   CHECK(succession.describe(silent)
         == "it has not answered for 6.0 s, and 2 of its 3 nodes have asked here, of which 2 have to");
+}
+
+TEST_CASE("a broker without a copy does not take over", "[standby]") {
+  Succession succession{{5s, 10s}, {"n0"}, start_time};
+  succession.asked("n0", start_time + 6s);
+  CHECK_FALSE(succession.is_due(start_time + 6s));
+  succession.copied();
+  CHECK(succession.is_due(start_time + 6s));
 }
 
 TEST_CASE("a broker that hears of the active one does not take over, whoever asks", "[standby]") {
@@ -285,11 +339,11 @@ TEST_CASE("so many votes decide as it was told, and of a cluster without nodes t
   auto one = three_nodes(1);
   one.asked("n1", start_time + 6s);
   CHECK(one.is_due(start_time + 6s));
-  Succession empty{{5s, 10s}, {}, start_time};
+  auto empty = succession_of({});
   CHECK_FALSE(empty.is_due(start_time + 6s));
   empty.asked("n9", start_time + 6s);
   CHECK(empty.is_due(start_time + 6s));
-  Succession two{{5s, 10s}, {"n0", "n1"}, start_time};
+  auto two = succession_of({"n0", "n1"});
   two.asked("n0", start_time + 6s);
   CHECK_FALSE(two.is_due(start_time + 6s));
 }

@@ -113,6 +113,17 @@ void Processes::start_broker(std::vector<std::string> arguments) {
   broker_ = line.substr(line.rfind(' ') + 1);
 }
 
+void Processes::start_process(const std::string& name, const std::string& listen, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"broker", "--listen", listen});
+  start(name, std::move(arguments));
+}
+
+void Processes::restart_broker(const std::string& name, const std::string& listen, std::vector<std::string> arguments) {
+  const auto before = count({});
+  start_process(name, listen, std::move(arguments));
+  await_line("broker listens at ", before);
+}
+
 void Processes::start_standby(const std::string& name, const std::string& of, std::vector<std::string> arguments,
                               const std::string& listen) {
   arguments.insert(arguments.begin(), {"broker", "--listen", listen});

@@ -35,6 +35,12 @@ public:
   void start_standby(const std::string& name, const std::string& of, std::vector<std::string> arguments,
                      const std::string& listen = "127.0.0.1:0");
 
+  /// Starts a broker at an address that the others know already, and waits until it serves.
+  void restart_broker(const std::string& name, const std::string& listen, std::vector<std::string> arguments);
+
+  /// The same without waiting for anything.
+  void start_process(const std::string& name, const std::string& listen, std::vector<std::string> arguments);
+
   /// A path in the folder of this cluster.
   [[nodiscard]] std::string file(const std::string& name) const {
     return (folder_ / name).string();

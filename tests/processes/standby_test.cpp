@@ -4,6 +4,9 @@
 #include <support/catch.hpp>
 
 #include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -61,9 +64,9 @@ TEST_CASE("when the broker dies, the one that stands by takes over, and what run
   CHECK(pid_of(named) == worker);
   CHECK(count_of(named) == 3);
   CHECK(count_of(plain) == 1);
+  CHECK(eventually([&] { return must(cluster.state()).nodes_size() == 2; }));
   const auto state = must(cluster.state());
   CHECK(state.actors_size() == 2);
-  CHECK(state.nodes_size() == 2);
   REQUIRE(state.quotas_size() == 1);
   CHECK(state.quotas(0).owner() == "alice");
   // It places what is new, and what has died.
@@ -97,10 +100,51 @@ TEST_CASE("a frozen broker that another one has replaced ends when it goes on", 
   CHECK(must(cluster.find("kept")).id() == actor.id());
   processes.signal("broker", SIGCONT);
   processes.await_end("broker");
-  CHECK(processes.count("has taken over, as this one was taken for dead") > 0);
+  CHECK(processes.count("serves this cluster, and has the later state") > 0);
   CHECK(pid_of(actor) == worker);
-  CHECK(must(cluster.state()).nodes_size() == 2);
+  CHECK(eventually([&] { return must(cluster.state()).nodes_size() == 2; }));
   CHECK(count_of(actor) == 1);
+}
+
+TEST_CASE("brokers that are started again, one after the other or both at once, agree on one that serves",
+          "[frozen][standby]") {
+  Pair pair;
+  auto& processes = pair.processes;
+  auto& cluster = *pair.cluster;
+  const auto id = must(cluster.spawn("counter", number(0), {.gpus = 0.5, .name = "kept"})).id();
+  const std::vector<std::string> first_store{"--store", processes.file("first.db")};
+  const std::vector<std::string> second_store{"--store", processes.file("second.db")};
+  const auto second = processes.broker().substr(pair.first.size() + 1);
+  processes.signal("broker", SIGKILL);
+  pair.await_takeover(1);
+  processes.start_standby("broker", {}, first_store, pair.first);
+  REQUIRE(eventually([&] { return processes.count(follows) == 2; }));
+  // The active one, then the other one, which stood by.
+  processes.signal("standby", SIGKILL);
+  processes.restart_broker("standby", second, second_store);
+  processes.signal("broker", SIGKILL);
+  processes.start_standby("broker", {}, first_store, pair.first);
+  CHECK(eventually([&] { return cluster.find("kept").has_value(); }));
+  // Neither can ask the other one what it is.
+  processes.signal("broker", SIGKILL);
+  processes.signal("standby", SIGKILL);
+  processes.start_process("broker", pair.first, first_store);
+  processes.start_process("standby", second, second_store);
+  CHECK(eventually([&] {
+    const auto found = cluster.find("kept");
+    return found && found->id() == id;
+  }));
+  CHECK(eventually([&] { return must(cluster.state()).nodes_size() == 2; }));
+}
+
+TEST_CASE("a broker whose file is gone is not followed", "[frozen][standby]") {
+  Pair pair;
+  auto& processes = pair.processes;
+  processes.signal("broker", SIGKILL);
+  std::filesystem::remove(processes.file("first.db"));
+  processes.restart_broker("broker", pair.first, {"--store", processes.file("first.db")});
+  processes.await_end("standby");
+  CHECK(processes.count("has the state of another cluster, or of this one anew") > 0);
 }
 
 TEST_CASE("a broker that stands by needs a broker that keeps something", "[frozen][standby]") {

@@ -220,19 +220,15 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
         return answer_of({});
       },
       [&core](const v1::SetQuota& message) { return answer_of(core.set_quota(message)); },
-      [this, &core](const v1::FollowState& message) -> caf::result<v1::StateChanges> {
-        if (const auto first = core.give_way_to(message.address(), message.term()); !first) {
-          quit(to_caf(first.error()));
-          return to_caf(first.error());
-        }
+      [&core](const v1::FollowState& message) -> caf::result<v1::StateChanges> {
         auto changes = core.follow(message);
         if (!changes)
           return to_caf(changes.error());
         return std::move(*changes);
       },
       [this, &core](const v1::TakenOver& message) {
-        if (const auto first = core.give_way_to(message.address(), message.term()); !first)
-          quit(to_caf(first.error()));
+        if (const auto stays = core.give_way_to(message); !stays)
+          quit(to_caf(stays.error()));
       },
   };
 }

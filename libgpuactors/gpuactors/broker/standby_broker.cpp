@@ -7,8 +7,10 @@
 namespace gpuactors {
 
 StandbyBroker::StandbyBroker(caf::actor_config& config, std::shared_ptr<const Lanes> lanes, std::string active,
-                             std::function<void(const std::string&)> asked)
-  : Guarded(config, std::move(lanes)), active_(std::move(active)), asked_(std::move(asked)) {
+                             std::function<void(const std::string&)> asked,
+                             std::function<void(const v1::FollowState&)> followed)
+  : Guarded(config, std::move(lanes)), active_(std::move(active)), asked_(std::move(asked)),
+    followed_(std::move(followed)) {
   // nop
 }
 
@@ -23,7 +25,10 @@ caf::behavior StandbyBroker::make_behavior() {
         return refusal;
       },
       [refusal](const v1::Hello&, const caf::strong_actor_ptr&) -> caf::result<v1::Done> { return refusal; },
-      [refusal](const v1::FollowState&) -> caf::result<v1::StateChanges> { return refusal; },
+      [this, refusal](const v1::FollowState& message) -> caf::result<v1::StateChanges> {
+        followed_(message);
+        return refusal;
+      },
   };
 }
 

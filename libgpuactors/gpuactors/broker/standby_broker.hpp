@@ -14,9 +14,10 @@ namespace gpuactors {
 class StandbyBroker : public Guarded<caf::event_based_actor, BrokerFromClients> {
 public:
   /// @param active where the broker listens for which this one stands by.
-  /// @param asked is called with the name of each node that asks; on this actor's thread.
+  /// @param asked is called with the name of each node that asks, and `followed` with the question of each broker that
+  ///        would follow this one; on this actor's thread.
   StandbyBroker(caf::actor_config& config, std::shared_ptr<const Lanes> lanes, std::string active,
-                std::function<void(const std::string&)> asked);
+                std::function<void(const std::string&)> asked, std::function<void(const v1::FollowState&)> followed);
 
   caf::behavior make_behavior() override;
 
@@ -27,6 +28,7 @@ public:
 private:
   std::string active_;
   std::function<void(const std::string&)> asked_;
+  std::function<void(const v1::FollowState&)> followed_;
 };
 
 } // namespace gpuactors

@@ -76,8 +76,6 @@ Result<void> with_broker(const BrokerDaemon& broker, const DaemonOptions& daemon
     serving.listen = to_string(standby.endpoint());
   detail::BrokerPart part;
   GPUACTORS_TRY(part.start(*core, serving, active.has_value()));
-  if (active)
-    standby.tell_former(part.term());
   return run(RunningBroker{termination, options, *core, part});
 }
 

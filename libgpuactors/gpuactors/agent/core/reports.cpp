@@ -36,8 +36,10 @@ void AgentCore::broker_changed(const ContactPtr& broker) {
   accepted_ = false;
   if (broker == nullptr)
     return;
-  for (auto& save : std::exchange(unsent_saves_, {}))
-    tell_broker(std::move(save));
+  // Before the registration, after which the broker may start their actors. They are kept until it has accepted that:
+  // it may be one that only stands by.
+  for (const auto& save : unsent_saves_)
+    tell_broker(save);
   register_node();
 }
 
@@ -79,6 +81,7 @@ void AgentCore::registration_answered(std::uint64_t registration, const std::opt
     world_.notice(fmt::format("node {} is registered with the broker", options_.node.name()));
     world_.registered();
     accepted_ = true;
+    unsent_saves_.clear();
     said_.clear();
     left_ = false;
     return tell_that_it_leaves();
@@ -246,11 +249,12 @@ void AgentCore::report(v1::LeaseEnded message) {
       message.set_actor(held.actor().actor());
       keep_own_end(held.actor().actor(), message);
     }
-    // Keeps the save until the broker can be reached again. The broker learns of the end when the lease is missing from
-    // the next registration.
-    if (broker_ == nullptr && !held.actor().saved_type().empty())
+    // Keeps the save until a broker has the node. The broker learns of the end when the lease is missing from the next
+    // registration.
+    const bool has_saved = !held.actor().saved_type().empty();
+    if (!accepted_ && has_saved)
       unsent_saves_.push_back(save_of(held));
-    else if (fresh)
+    if (fresh || (!accepted_ && has_saved))
       tell_broker(save_of(held));
     if (const auto worker = workers_.find(lease.mapped().worker); worker != workers_.end()) {
       worker->second.leases.erase(id);

@@ -91,12 +91,12 @@ public:
   void withdraw(const v1::Withdraw& message, DoneAnswer answer);
   Result<void> drain(const v1::DrainNode& message);
   Result<void> set_quota(const v1::SetQuota& message);
-  /// @returns `unsupported` if the broker has no store.
+  /// @returns `unsupported` if the broker has no store, `unavailable` if the other one has a later state,
+  ///          `already_exists` if another one stands by.
   Result<v1::StateChanges> follow(const v1::FollowState& message);
-  /// Whether the broker at `address` has a later state of this cluster, so that this one has to end.
-  /// @param term of that one.
-  /// @returns `unavailable` if it has to, with what to do.
-  [[nodiscard]] Result<void> give_way_to(const std::string& address, std::uint64_t term) const;
+  /// Another broker serves.
+  /// @returns `unavailable` if this one has to end for it, with what to do.
+  [[nodiscard]] Result<void> give_way_to(const v1::TakenOver& message) const;
   [[nodiscard]] v1::ClusterState state(const v1::GetState& message) const;
   void types(const v1::GetTypes& message, TypesAnswer answer);
 
@@ -553,8 +553,9 @@ private:
   // Why the last attempt to write the store failed; empty: it did not.
   std::string store_error_;
   std::uint64_t reserved_ids_ = 0;
-  /// Where the one listens that has asked last.
+  /// Where the one listens that stands by, and when it has asked last.
   std::string follower_;
+  TimePoint followed_{};
   // Whether the next turn of `make_way_again` is scheduled, the length of a turn, and the oldest waiting request that
   // could be served at the last one.
   bool making_way_ = false;

@@ -31,6 +31,10 @@ struct BrokerOptions {
   Duration link_timeout{};
   /// How often a broker that stood by has taken over this cluster.
   std::uint64_t term = 0;
+  /// Tells its state apart from those of other clusters, as the store says.
+  std::string lineage{};
+  /// When it began to serve, in nanoseconds since 1970.
+  std::int64_t since_unix_ns = 0;
   /// Quotas by owner, set at the start: they replace those of the store, which keeps them. Each as
   /// `Ledger::set_quota` permits.
   std::map<std::string, Share> quotas{};

@@ -39,6 +39,9 @@ inline constexpr const char* reserved_ids_key = "reserved";
 /// Key in `StateSection::ids`: its value is the number, as text, of times that a broker which stood by has taken over.
 inline constexpr const char* term_key = "term";
 
+/// Key in `StateSection::ids`: its value is a random text, made with the state.
+inline constexpr const char* lineage_key = "lineage";
+
 /// The number or name of what an entry is about; a number never equals a name.
 using StateKey = std::variant<std::uint64_t, std::string>;
 

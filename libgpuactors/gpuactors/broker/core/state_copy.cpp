@@ -7,15 +7,16 @@
 
 namespace gpuactors {
 
-StateCopy::StateCopy(std::shared_ptr<DesiredState> to, std::string address, std::uint64_t term) : to_(std::move(to)) {
+StateCopy::StateCopy(std::shared_ptr<DesiredState> to, std::string address, std::uint64_t term, bool has_copy)
+  : to_(std::move(to)) {
   next_.set_address(std::move(address));
   next_.set_term(term);
+  next_.set_has_copy(has_copy);
 }
 
 Result<bool> StateCopy::take(const v1::StateChanges& answer) {
   auto more = apply(answer);
   if (!more) {
-    // Part of it may be in the state by now, or on its way there.
     next_.set_log(0);
     next_.clear_copied();
   }
@@ -24,18 +25,17 @@ Result<bool> StateCopy::take(const v1::StateChanges& answer) {
 
 Result<bool> StateCopy::apply(const v1::StateChanges& answer) {
   const bool is_copied = answer.anew() || next_.has_copied();
-  if (answer.anew())
-    GPUACTORS_TRY(clear());
+  if (answer.anew()) {
+    taken_.clear();
+    anew_ = true;
+  }
   for (const auto& entry : answer.entries()) {
     if (entry.section() >= state_sections)
       return fail(Errc::invalid_argument,
                   fmt::format("an entry of section {} came, and {} are known", entry.section(), state_sections));
-    const auto section = static_cast<StateSection>(entry.section());
     auto key = entry.name().empty() ? StateKey{entry.id()} : StateKey{entry.name()};
-    if (entry.removed())
-      to_->erase(section, std::move(key));
-    else
-      to_->put(section, std::move(key), entry.value());
+    auto& value = taken_[{static_cast<StateSection>(entry.section()), std::move(key)}];
+    value = entry.removed() ? std::nullopt : std::optional{entry.value()};
   }
   next_.set_log(answer.log());
   next_.set_after(answer.after());
@@ -45,14 +45,29 @@ Result<bool> StateCopy::apply(const v1::StateChanges& answer) {
     last.clear_value();
     return true;
   }
-  // Between two parts of a copy its entries may have changed: what follows them makes it a state that there was.
-  const bool was_copied = is_copied;
   next_.clear_copied();
-  if (was_copied || answer.more())
+  // Between two parts of a copy its entries may have changed: what follows them makes it a state that there was.
+  if (is_copied || answer.more())
     return true;
-  GPUACTORS_TRY(to_->commit());
-  complete_ = true;
+  GPUACTORS_TRY(write());
   return false;
+}
+
+Result<void> StateCopy::write() {
+  if (anew_)
+    GPUACTORS_TRY(clear());
+  for (auto& [key, value] : taken_)
+    if (value)
+      to_->put(key.first, key.second, *value);
+    else
+      to_->erase(key.first, key.second);
+  to_->put(StateSection::ids, std::string{copied_key}, "1");
+  GPUACTORS_TRY(to_->commit());
+  taken_.clear();
+  anew_ = false;
+  complete_ = true;
+  next_.set_has_copy(true);
+  return {};
 }
 
 Result<void> StateCopy::clear() {

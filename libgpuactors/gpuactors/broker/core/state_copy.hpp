@@ -5,19 +5,23 @@
 #include <gpuactors/v1/control.pb.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace gpuactors {
 
 /// The follower of a `StateFeed`: tells what to ask next, and applies the answers to a state of its own. That has at
-/// each time what the other one had at some time: changes are committed when they are complete. One thread at a time.
+/// each time what the other one had at some time: changes wait outside of it until they are complete. One thread at a
+/// time.
 class StateCopy {
 public:
   /// @param address where the process with the copy listens.
   /// @param term how often the state that it has now was taken over: a broker with an older one must not replace it.
-  StateCopy(std::shared_ptr<DesiredState> to, std::string address, std::uint64_t term = 0);
+  /// @param has_copy whether it has one.
+  StateCopy(std::shared_ptr<DesiredState> to, std::string address, std::uint64_t term = 0, bool has_copy = false);
 
   /// What to ask next.
   [[nodiscard]] const v1::FollowState& next() const noexcept {
@@ -36,10 +40,16 @@ public:
 
 private:
   Result<bool> apply(const v1::StateChanges& answer);
+  /// Has the own state be what was taken.
+  Result<void> write();
   Result<void> clear();
 
   std::shared_ptr<DesiredState> to_;
   v1::FollowState next_;
+  /// What was taken and is not in the own state yet; without a value: it is to be removed. With `anew_`, it is all that
+  /// is to be there.
+  std::map<std::pair<StateSection, StateKey>, std::optional<std::string>> taken_;
+  bool anew_ = false;
   bool complete_ = false;
 };
 

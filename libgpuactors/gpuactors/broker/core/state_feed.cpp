@@ -21,7 +21,8 @@ StateKey key_of(const v1::StateEntry& entry) {
 
 bool is_own_entry(StateSection section, const StateKey& key) {
   const auto* name = std::get_if<std::string>(&key);
-  return section == StateSection::ids && name != nullptr && *name != reserved_ids_key && *name != term_key;
+  return section == StateSection::ids && name != nullptr && *name != reserved_ids_key && *name != term_key
+         && *name != lineage_key;
 }
 
 v1::StateEntry to_wire(StateSection section, const StateKey& key, const std::optional<std::string>& value) {

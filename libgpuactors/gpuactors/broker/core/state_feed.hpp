@@ -15,11 +15,15 @@
 
 namespace gpuactors {
 
-/// The key in `StateSection::ids` under which a broker keeps where the one listens that stands by for it.
+/// The key in `StateSection::ids` under which a broker keeps where the other one listens: that which stands by for it,
+/// or for which it stands by.
 inline constexpr const char* standby_key = "standby";
 
 /// The key in `StateSection::ids` that is there while a broker serves, or has served when it ended.
 inline constexpr const char* serves_key = "serves";
+
+/// The key in `StateSection::ids` that is there once a broker that stands by has all of a state.
+inline constexpr const char* copied_key = "copied";
 
 /// Whether an entry is of one broker alone, so that no other one takes it over.
 [[nodiscard]] bool is_own_entry(StateSection section, const StateKey& key);

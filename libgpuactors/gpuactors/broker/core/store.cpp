@@ -197,27 +197,40 @@ void BrokerCore::reserve_ids(std::uint64_t given) {
   commit_soon();
 }
 
-Result<void> BrokerCore::give_way_to(const std::string& address, std::uint64_t term) const {
-  if (term <= options_.term)
+Result<void> BrokerCore::give_way_to(const v1::TakenOver& message) const {
+  const bool is_first = message.term() > options_.term
+                        || (message.term() == options_.term && message.since_unix_ns() < options_.since_unix_ns);
+  if (!is_first)
     return {};
   return fail(
       Errc::unavailable,
-      fmt::format("the broker at {} has taken over, as this one was taken for dead: this one can stand by for it "
-                  "(--standby-of {}), and does so by itself if its store knows of it",
-                  address, address));
+      fmt::format("the broker at {0} serves this cluster, and has the later state: this one can stand by for it "
+                  "(--standby-of {0}), and does so by itself if its store knows of it",
+                  message.address()));
 }
 
 Result<v1::StateChanges> BrokerCore::follow(const v1::FollowState& message) {
   if (feed_ == nullptr)
     return fail(Errc::unsupported, "the broker keeps nothing that another one could go on with: start it with --store");
-  if (!message.address().empty() && message.address() != follower_) {
-    follower_ = message.address();
-    log_.add(EventKind::standby, follower_).set_reason("follows this broker, to take over if it dies");
-    // One that starts again asks there whether it was taken for dead.
-    feed_->put(StateSection::ids, standby_key, follower_);
-    commit_soon();
+  if (message.term() > options_.term)
+    return fail(Errc::unavailable,
+                "the broker here has an older state than the one that asks: it ends when that serves");
+  if (!message.address().empty()) {
+    const bool is_other = message.address() != follower_;
+    if (is_other && !follower_.empty() && world_.now() - followed_ < options_.link_timeout)
+      return fail(Errc::already_exists, fmt::format("the broker at {} stands by already, and only one may", follower_));
+    followed_ = world_.now();
+    if (is_other) {
+      follower_ = message.address();
+      log_.add(EventKind::standby, follower_).set_reason("follows this broker, to take over if it dies");
+      // One that starts again asks there whether it was taken for dead.
+      feed_->put(StateSection::ids, standby_key, follower_);
+      commit_soon();
+    }
   }
   GPUACTORS_LET(changes, feed_->read(message));
+  changes.set_lineage(options_.lineage);
+  changes.set_settling(settling_);
   for (const auto& [name, node] : nodes_)
     changes.add_nodes(name);
   return changes;

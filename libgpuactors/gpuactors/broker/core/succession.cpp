@@ -36,7 +36,7 @@ std::size_t Succession::needed() const {
 }
 
 bool Succession::is_due(TimePoint now) const {
-  return now - answered_ > rules_.patience && votes(now) >= needed();
+  return has_copy_ && now - answered_ > rules_.patience && votes(now) >= needed();
 }
 
 std::string Succession::describe(TimePoint now) const {

@@ -12,8 +12,8 @@ namespace gpuactors {
 
 /// A broker that stands by cannot tell whether the active one is dead or only out of its own sight. The nodes can:
 /// those that lose their broker ask at the next of its addresses. So the one that stands by takes over once it has had
-/// no answer for `patience` itself, and more than half of the nodes that the active one had have asked here within
-/// `vote_lasts`. A node has one broker at a time, so no device is ever granted by two.
+/// no answer for `patience` itself, has a copy of its state, and more than half of the nodes that the active one had
+/// have asked here within `vote_lasts`. A node has one broker at a time, so no device is ever granted by two.
 class Succession {
 public:
   struct Rules {
@@ -28,6 +28,11 @@ public:
 
   /// The active broker has answered, and has these nodes.
   void answered(std::set<std::string> nodes, TimePoint now);
+
+  /// There is a copy of the active broker's state. Without one, nothing would be gained.
+  void copied() noexcept {
+    has_copy_ = true;
+  }
 
   /// A node has asked here.
   void asked(const std::string& node, TimePoint now);
@@ -49,6 +54,7 @@ private:
   std::set<std::string> nodes_;
   TimePoint answered_;
   std::map<std::string, TimePoint> asked_;
+  bool has_copy_ = false;
 };
 
 } // namespace gpuactors

@@ -1,11 +1,14 @@
+#include <gpuactors/base/random_id.hpp>
 #include <gpuactors/broker/core/state_feed.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/cluster/detail/broker_part.hpp>
+#include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/cluster/detail/standby_part.hpp>
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 
 namespace gpuactors::detail {
@@ -41,6 +44,19 @@ Result<std::uint64_t> last_id_in(StateStore& store) {
 
 } // namespace
 
+Result<void> BrokerPart::begin_to_serve(StateStore& store, bool takes_over) {
+  GPUACTORS_LET(term, term_in(store));
+  GPUACTORS_LET(lineage, own_entry(store, lineage_key));
+  lineage_ = lineage ? std::move(*lineage) : fmt::format("{:016x}", random_id());
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  claim_.set_since_unix_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  claim_.set_term(term + (takes_over ? 1 : 0));
+  store.put(StateSection::ids, std::string{serves_key}, "1");
+  store.put(StateSection::ids, std::string{term_key}, std::to_string(claim_.term()));
+  store.put(StateSection::ids, std::string{lineage_key}, lineage_);
+  return store.commit();
+}
+
 Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options, bool takes_over) {
   GPUACTORS_LET(listen, parse_endpoint(options.listen));
   BrokerOptions config;
@@ -57,12 +73,14 @@ Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options, bo
     GPUACTORS_LET(store, StateStore::open(options.store));
     GPUACTORS_LET(last, last_id_in(*store));
     config.last_id = std::max(config.last_id, last);
-    GPUACTORS_LET(term, term_in(*store));
-    term_ = term + (takes_over ? 1 : 0);
-    config.term = term_;
-    store->put(StateSection::ids, std::string{serves_key}, "1");
-    store->put(StateSection::ids, std::string{term_key}, std::to_string(term_));
-    GPUACTORS_TRY(store->commit());
+    GPUACTORS_TRY(begin_to_serve(*store, takes_over));
+    config.term = claim_.term();
+    config.lineage = lineage_;
+    config.since_unix_ns = claim_.since_unix_ns();
+    GPUACTORS_LET(other, own_entry(*store, standby_key));
+    if (other)
+      if (auto endpoint = parse_endpoint(*other))
+        other_ = std::move(*endpoint);
     config.store = std::move(store);
   }
   GPUACTORS_TRY(BrokerCore::check_quotas(config));
@@ -71,7 +89,33 @@ Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options, bo
   GPUACTORS_LET(port, core.links().publish(handle_, listen));
   listen.port = port;
   endpoint_ = std::move(listen);
+  return tell_other(core, options);
+}
+
+Result<void> BrokerPart::tell_other(DaemonCore& core, const BrokerDaemon& options) {
+  std::optional<Endpoint> other;
+  if (!options.standby_of.empty()) {
+    GPUACTORS_LET(named, parse_endpoint(options.standby_of));
+    other = std::move(named);
+  } else {
+    other = other_;
+  }
+  if (!other)
+    return {};
+  GPUACTORS_LET(host, is_any_address(endpoint_.host) ? address_towards(*other) : Result<std::string>{endpoint_.host});
+  claim_.set_address(to_string(Endpoint{std::move(host), endpoint_.port}));
+  redial_ = std::make_shared<Redial>(core.links(), std::vector{*other},
+                                     [&port = core.port(), claim = claim_](Result<caf::strong_actor_ptr> handle) {
+                                       if (handle)
+                                         port.tell(*handle, claim);
+                                     });
+  redial_->start();
   return {};
+}
+
+BrokerPart::~BrokerPart() {
+  if (redial_ != nullptr)
+    redial_->stop();
 }
 
 } // namespace gpuactors::detail

@@ -1,23 +1,28 @@
 // BrokerPart: the broker of a daemon. Internal to the cluster layer.
 #pragma once
 
+#include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/cluster/detail/control_failure.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
 
 namespace gpuactors::detail {
 
 /// A broker in this process, and its address.
 class BrokerPart {
 public:
+  BrokerPart() = default;
+  BrokerPart(const BrokerPart&) = delete;
+  BrokerPart& operator=(const BrokerPart&) = delete;
+  ~BrokerPart();
+
   /// @param takes_over whether another broker has served with what the store has now.
   /// @returns `invalid_argument` for a bad address, `unavailable` if the port is in use, and errors of
   ///          `StateStore::open`.
   Result<void> start(DaemonCore& core, const BrokerDaemon& options, bool takes_over = false);
-
-  /// How often brokers that stood by have taken over, this time included.
-  [[nodiscard]] std::uint64_t term() const noexcept {
-    return term_;
-  }
 
   [[nodiscard]] const Endpoint& endpoint() const noexcept {
     return endpoint_;
@@ -38,9 +43,18 @@ public:
   }
 
 private:
+  /// Writes into the store that this broker serves with it now.
+  Result<void> begin_to_serve(StateStore& store, bool takes_over);
+  /// Tells the other broker, as often as it can be reached from now on: if it serves too, one of the two ends.
+  Result<void> tell_other(DaemonCore& core, const BrokerDaemon& options);
+
   Endpoint endpoint_;
   caf::strong_actor_ptr handle_;
-  std::uint64_t term_ = 0;
+  /// What it tells the other broker of its cluster, if there is one: that which stood by for it, or for which it has.
+  v1::TakenOver claim_;
+  std::string lineage_;
+  std::optional<Endpoint> other_;
+  std::shared_ptr<Redial> redial_;
   ControlFailure failure_;
 };
 

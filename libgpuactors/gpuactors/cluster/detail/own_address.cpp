@@ -34,6 +34,10 @@ Result<std::string> address_towards(const Endpoint& to) {
   return std::string{text.data()};
 }
 
+bool is_any_address(const std::string& host) noexcept {
+  return host == "0.0.0.0" || host == "::";
+}
+
 Result<std::string> address_towards(const std::vector<Endpoint>& to) {
   Result<std::string> own = fail(Errc::invalid_argument, "no address was given");
   for (const auto& endpoint : to)

@@ -14,4 +14,7 @@ namespace gpuactors::detail {
 /// The same for the first of several for which there is one.
 [[nodiscard]] Result<std::string> address_towards(const std::vector<Endpoint>& to);
 
+/// Whether a process that listens there does so at all addresses of its machine.
+[[nodiscard]] bool is_any_address(const std::string& host) noexcept;
+
 } // namespace gpuactors::detail

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <tuple>
 #include <utility>
 
 namespace gpuactors::detail {
@@ -21,14 +22,6 @@ namespace {
 
 /// The key in `StateSection::ids` of the nodes that the active broker had, by name, one in each line.
 constexpr const char* nodes_key = "nodes";
-
-Result<std::optional<std::string>> own_entry(const StateStore& store, const char* key) {
-  GPUACTORS_LET(entries, store.load(StateSection::ids));
-  for (auto& entry : entries)
-    if (entry.key == StateKey{std::string{key}})
-      return std::optional{std::move(entry.value)};
-  return std::optional<std::string>{};
-}
 
 std::set<std::string> lines_of(const std::string& text) {
   std::set<std::string> lines;
@@ -79,6 +72,14 @@ bool serves(DaemonCore& core, const Endpoint& at, std::uint64_t term) {
 
 } // namespace
 
+Result<std::optional<std::string>> own_entry(const StateStore& store, const char* key) {
+  GPUACTORS_LET(entries, store.load(StateSection::ids));
+  for (auto& entry : entries)
+    if (entry.key == StateKey{std::string{key}})
+      return std::optional{std::move(entry.value)};
+  return std::optional<std::string>{};
+}
+
 Result<std::uint64_t> term_in(const StateStore& store) {
   GPUACTORS_LET(term, own_entry(store, term_key));
   return term ? std::strtoull(term->c_str(), nullptr, 10) : 0;
@@ -97,20 +98,21 @@ Result<std::optional<Endpoint>> broker_to_follow(DaemonCore& core, const BrokerD
   if (options.store.empty())
     return named;
   std::optional<Endpoint> other = named;
+  bool has_served = false;
   std::uint64_t own_term = 0;
   {
     GPUACTORS_LET(store, StateStore::open(options.store));
     GPUACTORS_LET(served, own_entry(*store, serves_key));
-    if (!served)
-      return named;
-    GPUACTORS_LET(follower, own_entry(*store, standby_key));
+    GPUACTORS_LET(known, own_entry(*store, standby_key));
     GPUACTORS_LET(term, term_in(*store));
+    has_served = served.has_value();
     own_term = term;
-    if (!other && follower)
-      if (auto endpoint = parse_endpoint(*follower))
+    if (!other && known)
+      if (auto endpoint = parse_endpoint(*known))
         other = std::move(*endpoint);
   }
-  return other && serves(core, *other, own_term) ? other : std::nullopt;
+  // One that has stood by when it ended goes on with that.
+  return other && (!has_served || serves(core, *other, own_term)) ? other : std::nullopt;
 }
 
 // -- the state ------------------------------------------------------------------------------------
@@ -118,11 +120,20 @@ Result<std::optional<Endpoint>> broker_to_follow(DaemonCore& core, const BrokerD
 /// What the threads share on which answers and nodes come.
 class StandbyPart::State : public std::enable_shared_from_this<State> {
 public:
-  State(DaemonCore& core, std::shared_ptr<StateStore> store, std::uint64_t term, Succession succession,
+  /// What the store says.
+  struct Own {
+    std::uint64_t term = 0;
+    std::string lineage;
+    bool has_copy = false;
+  };
+
+  State(DaemonCore& core, std::shared_ptr<StateStore> store, Own own, Succession succession, Endpoint active,
         std::string address, std::function<void(std::string_view)> notice)
-    : core_(core), store_(std::move(store)), copy_(std::in_place, store_, std::move(address), term),
-      succession_(std::move(succession)), notice_(std::move(notice)) {
-    // nop
+    : core_(core), store_(std::move(store)), copy_(std::in_place, store_, address, own.term, own.has_copy),
+      succession_(std::move(succession)), own_(std::move(own)), address_(std::move(address)),
+      active_address_(to_string(active)), notice_(std::move(notice)) {
+    if (own_.has_copy)
+      succession_.copied();
   }
 
   /// There is a connection to the active broker, or none any more.
@@ -137,12 +148,24 @@ public:
     succession_.asked(node, Clock::now());
   }
 
+  /// The other broker stands by for this one, too: the one with the later state serves.
+  void followed(const v1::FollowState& by) {
+    const std::lock_guard lock{mutex_};
+    if (closed_ || by.address() != active_address_)
+      return;
+    const auto& own = copy_->next();
+    if (std::tuple{own.has_copy(), own.term(), address_} > std::tuple{by.has_copy(), by.term(), by.address()})
+      is_first_ = true;
+  }
+
   /// Nothing while the other one serves, or should be waited for.
   std::optional<Result<std::string>> look() {
     const std::lock_guard lock{mutex_};
     if (failure_)
       return fail(*failure_);
     const auto now = Clock::now();
+    if (is_first_)
+      return std::string{"it stands by for this one, and has no later state"};
     if (!succession_.is_due(now))
       return std::nullopt;
     return succession_.describe(now);
@@ -178,45 +201,67 @@ private:
     std::unique_lock lock{mutex_};
     if (by != active_ || closed_)
       return;
-    const bool stands_by = !changes && changes.error().code() == Errc::stale_epoch;
-    if (!changes && changes.error().code() == Errc::unsupported)
+    const auto code = changes ? Errc{} : changes.error().code();
+    if (!changes && (code == Errc::unsupported || code == Errc::already_exists))
       failure_ = changes.error();
-    if (stands_by) {
-      // Neither must take over from the other.
-      succession_.answered(succession_.nodes(), Clock::now());
-      say(fmt::format("{}: start one of the two without --standby-of", changes.error().message()));
-    } else if (!changes) {
+    if (!changes && code != Errc::stale_epoch) {
       lock.unlock();
       return again(changes.error());
     }
-    auto more = changes ? take(*changes) : false;
+    Result<bool> more = false;
+    if (changes) {
+      more = take(*changes);
+    } else {
+      // It stands by, too. `followed` decides, unless it follows another one.
+      succession_.answered(succession_.nodes(), Clock::now());
+      say(changes.error().message());
+    }
     if (!more)
       say(fmt::format("the copy of its state: {}", more.error().message()));
     if (more && *more)
       return ask(lock);
     lock.unlock();
-    core_.links().after(limits::follow_interval, [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) {
-        std::unique_lock later{self->mutex_};
+    core_.links().after(limits::follow_interval, [weak = weak_from_this(), by] {
+      const auto self = weak.lock();
+      if (self == nullptr)
+        return;
+      std::unique_lock later{self->mutex_};
+      if (by == self->active_)
         self->ask(later);
-      }
     });
   }
 
   Result<bool> take(const v1::StateChanges& changes) {
     std::set<std::string> nodes{changes.nodes().begin(), changes.nodes().end()};
-    if (nodes != succession_.nodes()) {
+    // One that has just begun does not know its nodes yet.
+    if (changes.settling())
+      nodes.insert(succession_.nodes().begin(), succession_.nodes().end());
+    const bool are_new = nodes != succession_.nodes();
+    // Whatever becomes of the copy: it is alive.
+    succession_.answered(std::move(nodes), Clock::now());
+    if (own_.has_copy && own_.lineage != changes.lineage()) {
+      failure_ =
+          Error{Errc::invalid_argument,
+                fmt::format("the broker at {} has the state of another cluster, or of this one anew, without what is "
+                            "in the store here: to follow it all the same, remove that file",
+                            active_address_)};
+      return fail(*failure_);
+    }
+    if (are_new) {
       std::string lines;
-      for (const auto& node : nodes)
+      for (const auto& node : succession_.nodes())
         lines += node + '\n';
       store_->put(StateSection::ids, std::string{nodes_key}, std::move(lines));
       GPUACTORS_TRY(store_->commit());
     }
-    succession_.answered(std::move(nodes), Clock::now());
     const bool was_complete = copy_->is_complete();
     auto more = copy_->take(changes);
-    if (!was_complete && copy_->is_complete())
+    if (!was_complete && copy_->is_complete()) {
+      own_.has_copy = true;
+      own_.lineage = changes.lineage();
+      succession_.copied();
       notice_("follows the active broker: it has a copy of its state");
+    }
     return more;
   }
 
@@ -230,6 +275,10 @@ private:
   std::shared_ptr<StateStore> store_;
   std::optional<StateCopy> copy_;
   Succession succession_;
+  Own own_;
+  const std::string address_;
+  const std::string active_address_;
+  bool is_first_ = false;
   std::function<void(std::string_view)> notice_;
   caf::strong_actor_ptr active_;
   std::optional<Error> failure_;
@@ -253,27 +302,38 @@ Result<void> StandbyPart::start(DaemonCore& core, const BrokerDaemon& options, c
   std::shared_ptr<StateStore> store = std::move(opened);
   GPUACTORS_LET(nodes, own_entry(*store, nodes_key));
   GPUACTORS_LET(term, term_in(*store));
+  GPUACTORS_LET(lineage, own_entry(*store, lineage_key));
+  GPUACTORS_LET(copied, own_entry(*store, copied_key));
+  GPUACTORS_LET(served, own_entry(*store, serves_key));
+  State::Own own{term, lineage.value_or(""), copied || served};
   store->erase(StateSection::ids, std::string{serves_key});
+  store->put(StateSection::ids, std::string{standby_key}, to_string(active_));
+  if (own.has_copy)
+    store->put(StateSection::ids, std::string{copied_key}, "1");
   GPUACTORS_TRY(store->commit());
-  GPUACTORS_LET(host, listen.host == "0.0.0.0" ? address_towards(active_) : Result<std::string>{listen.host});
+  GPUACTORS_LET(host, is_any_address(listen.host) ? address_towards(active_) : Result<std::string>{listen.host});
   // The port first: the active broker is told where it is.
   const auto seen = std::make_shared<std::weak_ptr<State>>();
   const auto mutex = std::make_shared<std::mutex>();
-  actor_ = core.spawn<StandbyBroker>(core.links().lanes(), to_string(active_), [seen, mutex](const std::string& node) {
+  const auto with_state = [seen, mutex](const auto& use) {
     std::shared_ptr<State> state;
     {
       const std::lock_guard lock{*mutex};
       state = seen->lock();
     }
     if (state != nullptr)
-      state->asked(node);
-  });
+      use(*state);
+  };
+  actor_ = core.spawn<StandbyBroker>(
+      core.links().lanes(), to_string(active_),
+      [with_state](const std::string& node) { with_state([&](State& state) { state.asked(node); }); },
+      [with_state](const v1::FollowState& by) { with_state([&](State& state) { state.followed(by); }); });
   GPUACTORS_LET(port, core.links().publish(actor_, listen));
   endpoint_ = {listen.host, port};
   const Succession::Rules rules{core.links().options().timeout, limits::vote_lasts, options.standby_votes};
   Succession succession{rules, lines_of(nodes.value_or("")), Clock::now()};
-  state_ = std::make_shared<State>(core, std::move(store), term, std::move(succession), to_string(Endpoint{host, port}),
-                                   daemon.notice);
+  state_ = std::make_shared<State>(core, std::move(store), std::move(own), std::move(succession), active_,
+                                   to_string(Endpoint{host, port}), daemon.notice);
   redial_ = std::make_shared<Redial>(core.links(), std::vector{active_},
                                      [weak = std::weak_ptr{state_}](Result<caf::strong_actor_ptr> handle) {
                                        if (const auto state = weak.lock())
@@ -311,18 +371,6 @@ Result<void> StandbyPart::hand_over() {
   caf::anon_send_exit(actor_, caf::exit_reason::user_shutdown);
   actor_ = nullptr;
   return {};
-}
-
-void StandbyPart::tell_former(std::uint64_t term) {
-  v1::TakenOver message;
-  message.set_term(term);
-  message.set_address(to_string(endpoint_));
-  redial_ = std::make_shared<Redial>(core_->links(), std::vector{active_},
-                                     [core = core_, message](Result<caf::strong_actor_ptr> handle) {
-                                       if (handle)
-                                         core->port().tell(*handle, message);
-                                     });
-  redial_->start();
 }
 
 } // namespace gpuactors::detail

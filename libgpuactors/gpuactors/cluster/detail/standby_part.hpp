@@ -10,11 +10,14 @@
 
 namespace gpuactors::detail {
 
+/// An entry of `StateSection::ids`; nothing if there is none.
+Result<std::optional<std::string>> own_entry(const StateStore& store, const char* key);
+
 /// How often the state in the store was taken over.
 Result<std::uint64_t> term_in(const StateStore& store);
 
-/// Finds out for which broker this one has to stand by: the one that `standby_of` names, unless this one has served
-/// before and that one does not now; or the one that has taken over from it meanwhile, as its store may know.
+/// Finds out for which broker this one has to stand by: the one that `standby_of` names, or that is the other one by
+/// what the store says. One that has served when it ended does so again, unless the other one does now.
 /// @returns nothing if this one is to serve; `invalid_argument` if it has to stand by without a store, errors of
 ///          `StateStore::open`.
 Result<std::optional<Endpoint>> broker_to_follow(DaemonCore& core, const BrokerDaemon& options);
@@ -31,14 +34,12 @@ public:
   Result<void> start(DaemonCore& core, const BrokerDaemon& options, const DaemonOptions& daemon, Endpoint active);
 
   /// Waits until it is time.
-  /// @returns false if a signal has come before, `unsupported` if the active broker keeps nothing.
+  /// @returns false if a signal has come before; `unsupported` if the active broker keeps nothing, `already_exists` if
+  ///          another one stands by for it, `invalid_argument` if its state is that of another cluster.
   Result<bool> wait(Termination& termination);
 
   /// Gives back port and store: the broker that takes over begins like one that was started again.
   Result<void> hand_over();
-
-  /// Tells the broker that was taken for dead, as often as it can be reached from now on.
-  void tell_former(std::uint64_t term);
 
   [[nodiscard]] const Endpoint& endpoint() const noexcept {
     return endpoint_;

@@ -200,8 +200,10 @@ public:
     *owner_ = nullptr;
     pipe_->close();
     leave_lane();
-    if (const auto entry = twins_->find(hdl()); entry != twins_->end() && entry->second == this)
-      twins_->erase(entry);
+    // One that the event loop has never had may end on another thread.
+    if (launched_)
+      if (const auto entry = twins_->find(hdl()); entry != twins_->end() && entry->second == this)
+        twins_->erase(entry);
     static_cast<void>(gate_->announced(announced_, 0));
     gate_->left();
   }
