@@ -15,6 +15,7 @@
 
 #include <future>
 #include <mutex>
+#include <type_traits>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -312,6 +313,19 @@ TEST_CASE_METHOD(LinkFixture, "a connection ends when its certificate is revoked
   REQUIRE_FALSE(again);
   CHECK_THAT(again.error().message(), Contains("revoked"));
   CHECK_FALSE(bob.ask(*his, v1::Hello{}));
+}
+
+TEST_CASE("clients may use a broker, and neither join it, nor follow it, nor end it for another one", "[rights]") {
+  const auto permits = []<class Message, class... Permitted>(const Message&, FromClients<Permitted...>) {
+    return (std::is_same_v<Message, Permitted> || ...);
+  };
+  const BrokerFromClients clients;
+  CHECK(permits(v1::Hello{}, clients));
+  CHECK(permits(v1::SpawnActor{}, clients));
+  CHECK_FALSE(permits(v1::RegisterNode{}, clients));
+  CHECK_FALSE(permits(v1::FollowState{}, clients));
+  CHECK_FALSE(permits(v1::TakenOver{}, clients));
+  CHECK_FALSE(permits(v1::NodePrograms{}, clients));
 }
 
 TEST_CASE("the header of a message tells what must not come from clients", "[wire][rights]") {
