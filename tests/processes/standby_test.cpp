@@ -137,6 +137,25 @@ TEST_CASE("brokers that are started again, one after the other or both at once, 
   CHECK(eventually([&] { return must(cluster.state()).nodes_size() == 2; }));
 }
 
+TEST_CASE("of two brokers that stand by for each other, the one that has the state serves", "[frozen][standby]") {
+  Pair pair;
+  auto& processes = pair.processes;
+  auto& cluster = *pair.cluster;
+  const auto id = must(cluster.spawn("counter", number(0), {.gpus = 0.5, .name = "kept"})).id();
+  const auto second = processes.broker().substr(pair.first.size() + 1);
+  processes.signal("broker", SIGKILL);
+  pair.await_takeover(1);
+  processes.start_standby("broker", {}, {"--store", processes.file("first.db")}, pair.first);
+  REQUIRE(eventually([&] { return processes.count(follows) == 2; }));
+  // The active one loses its file, and is started to stand by for the one that stands by for it.
+  processes.signal("standby", SIGKILL);
+  std::filesystem::remove(processes.file("second.db"));
+  processes.start_standby("standby", pair.first, {"--store", processes.file("second.db")}, second);
+  CHECK(eventually([&] { return processes.count(follows) == 3; }));
+  CHECK(processes.count(takes_over) == 2);
+  CHECK(must(cluster.find("kept")).id() == id);
+}
+
 TEST_CASE("a broker whose file is gone is not followed", "[frozen][standby]") {
   Pair pair;
   auto& processes = pair.processes;
