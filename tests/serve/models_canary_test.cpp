@@ -1,5 +1,5 @@
 // A version beside a model's own: its share of the requests, how it comes, takes the place of the other, and goes.
-#include "models_fixture.hpp"
+#include "zero_digits.hpp"
 
 #include <support/eventually.hpp>
 
@@ -19,22 +19,14 @@ using gpuactors::Errc;
 namespace {
 
 /// Something else than a network with 8 inputs.
-class OtherDigits : public gpuactors::Actor {
+class OtherDigits : public ZeroDigits {
 public:
-  OtherDigits(gpuactors::Init init, const wire::ReplicaConfig& /*config*/) : Actor(std::move(init)) {
-    // nop
-  }
+  using ZeroDigits::ZeroDigits;
 
   wire::ReplicaDescription describe(const google::protobuf::Empty& /*ask*/) {
     auto description = digits_description();
     description.mutable_inputs(0)->set_row_shape(0, inputs + 1);
     return description;
-  }
-
-  gpuactors::Result<wire::ReplicaReply> infer(const wire::ReplicaBatch& batch) {
-    wire::ReplicaReply reply;
-    reply.add_outputs()->assign(static_cast<std::size_t>(batch.rows() * outputs) * sizeof(float), '\0');
-    return reply;
   }
 };
 
@@ -55,22 +47,12 @@ GPUACTORS_ACTOR("test/slow-digits", SlowDigits, wire::ReplicaConfig)
     .method(infer_method, &SlowDigits::infer);
 
 /// A replica of which there is one and no other.
-class OnlyDigits : public gpuactors::Actor {
+class OnlyDigits : public ZeroDigits {
 public:
-  OnlyDigits(gpuactors::Init init, const wire::ReplicaConfig& /*config*/) : Actor(std::move(init)) {
+  OnlyDigits(gpuactors::Init init, const wire::ReplicaConfig& config) : ZeroDigits(std::move(init), config) {
     static std::atomic<int> made{0};
     if (++made > 1)
       throw std::runtime_error{"there was one already"};
-  }
-
-  wire::ReplicaDescription describe(const google::protobuf::Empty& /*ask*/) {
-    return digits_description();
-  }
-
-  gpuactors::Result<wire::ReplicaReply> infer(const wire::ReplicaBatch& batch) {
-    wire::ReplicaReply reply;
-    reply.add_outputs()->assign(static_cast<std::size_t>(batch.rows() * outputs) * sizeof(float), '\0');
-    return reply;
   }
 };
 

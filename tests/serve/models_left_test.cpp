@@ -1,6 +1,6 @@
 // Versions that come and go while something else happens: what a server of a deployment has left for a canary, and
 // requests that lose a race against a version.
-#include "models_fixture.hpp"
+#include "zero_digits.hpp"
 
 #include <support/eventually.hpp>
 
@@ -21,21 +21,11 @@ using gpuactors::test::eventually;
 
 namespace {
 
-/// As a network with 8 inputs, made when the gate is open.
-class LateDigits : public gpuactors::Actor {
+/// A model that is made when the gate is open.
+class LateDigits : public ZeroDigits {
 public:
-  LateDigits(gpuactors::Init init, const wire::ReplicaConfig& /*config*/) : Actor(std::move(init)) {
+  LateDigits(gpuactors::Init init, const wire::ReplicaConfig& config) : ZeroDigits(std::move(init), config) {
     gate().pass([this] { return stop_requested(); });
-  }
-
-  wire::ReplicaDescription describe(const google::protobuf::Empty& /*ask*/) {
-    return digits_description();
-  }
-
-  gpuactors::Result<wire::ReplicaReply> infer(const wire::ReplicaBatch& batch) {
-    wire::ReplicaReply reply;
-    reply.add_outputs()->assign(static_cast<std::size_t>(batch.rows() * outputs) * sizeof(float), '\0');
-    return reply;
   }
 };
 

@@ -39,8 +39,8 @@ struct BrokerDaemon {
   std::string store{};
   /// "HOST:PORT" of a broker for which this one stands by: it keeps a copy of its state in `store`, and takes over when
   /// that one does not answer any more and more than half of its nodes have asked here. Nodes and clients need both
-  /// addresses. Empty: this one serves, unless the one that stood by for it has taken over meanwhile; then it stands by
-  /// for that one.
+  /// addresses. Empty: this one serves, unless its store knows another broker of the cluster which serves now, or for
+  /// which this one stood by when it ended; then it stands by for that one.
   std::string standby_of{};
   /// How many nodes have to have asked before it takes over; 0: more than half of them. With fewer, a broker that is
   /// only out of its sight may go on beside it, each with the nodes that it reaches.

@@ -65,8 +65,7 @@ struct MemoryVerdict {
 };
 
 /// Returns the workers of one lease whose private memory is above what the lease has been granted, if it has asked for
-/// host memory. What they share with
-/// others does not count, since whose it is cannot be said. Pure.
+/// host memory. What they share with others does not count, since whose it is cannot be said. Pure.
 [[nodiscard]] std::vector<MemoryVerdict> beyond_their_own(const MemoryRules& rules,
                                                           const std::vector<GuardedWorker>& workers);
 

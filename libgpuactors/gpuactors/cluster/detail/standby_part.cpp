@@ -53,7 +53,7 @@ private:
 };
 
 /// Whether a broker serves at this address now. Waits for its answer, no longer than a connection may take.
-/// @param term of the own state: a broker with an older one ends, and counts as none.
+/// @param term of the own state: a broker with an older one counts as none.
 bool serves(DaemonCore& core, const Endpoint& at, std::uint64_t term) {
   v1::FollowState question;
   question.set_term(term);
