@@ -58,6 +58,9 @@ private:
       while (!stop_requested())
         std::this_thread::yield();
       return gpuactors::fail(Errc::cancelled, "asked to stop");
+    case Fault::fail_behind_late:
+      mate_gates().report.await(1);
+      [[fallthrough]];
     case Fault::fail:
       return gpuactors::fail(Errc::task_failed, "a bad number");
     case Fault::out_of_memory:

@@ -22,6 +22,8 @@ enum class Fault : std::uint8_t {
   out_of_memory,
   /// Makes the round, and reports it only behind `MateGates::report`.
   late,
+  /// Fails when another one has come to `MateGates::report`: a failure ends the rounds that others still make.
+  fail_behind_late,
 };
 
 /// What a member is asked for.

@@ -173,7 +173,8 @@ TEST_CASE("what a member reports after another one has failed counts, if it come
   auto working = team.run_async(exercise, [&](const TeamPart<Vector>& part) {
     if (part.attempt == 0)
       // Rank 1 has made round 3, and has not said so, when rank 0 fails in round 4.
-      return go_on({.fault = part.rank == 0 ? Fault::fail : Fault::late, .at = part.rank == 0 ? 4 : 3}, part);
+      return go_on({.fault = part.rank == 0 ? Fault::fail_behind_late : Fault::late, .at = part.rank == 0 ? 4 : 3},
+                   part);
     failed = part.reports.empty() ? -1 : standing_of(part.reports[part.rank]).round;
     return go_on({}, part);
   });
@@ -205,7 +206,7 @@ TEST_CASE("what a member reports after its attempt is over is no report of the n
       [&](const TeamPart<Vector>& part) {
         Exercise own{.rounds = 4};
         if (part.attempt == 0) {
-          own.fault = part.rank == 0 ? Fault::fail : Fault::late;
+          own.fault = part.rank == 0 ? Fault::fail_behind_late : Fault::late;
           own.at = part.rank == 0 ? 4 : 3;
         }
         return go_on(own, part);
