@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unittest
 
-from serving import DEADLINE, Answer, Server, ask, eventually, infer_body, request_of
+from serving import DEADLINE, Answer, Server, ask, eventually, infer_body, read_chunk, request_of
 
 PROGRAM = sys.argv.pop(1)
 STREAM = "/v2/models/talk/generate_stream"
@@ -26,14 +26,6 @@ def read_head(stream):
         name, _, value = field.partition(":")
         headers[name.lower()] = value.strip()
     return status, headers
-
-
-def read_chunk(stream):
-    """One chunk, as it was sent; empty at the end."""
-    size = int(stream.readline(), 16)
-    data = stream.read(size)
-    assert stream.read(2) == b"\r\n"
-    return data
 
 
 def event(chunk):

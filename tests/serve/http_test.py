@@ -18,7 +18,8 @@ import threading
 import unittest
 import zlib
 
-from serving import Answer, Server, ask, eventually, infer_body, make_certificate, request_of, write_tokens
+from serving import (Answer, Server, ask, eventually, infer_body, make_certificate, read_chunk, request_of,
+                     write_tokens)
 
 PROGRAM = sys.argv.pop(1)
 LINE = "/v2/models/line/infer"
@@ -528,7 +529,11 @@ class RequestLog(unittest.TestCase):
             ask(server, "GET", "/v2/health/ready")
             ask(server, "GET", "/metrics")
             self.assertEqual(ask(server, "GET", "/nothing").status, 404)
-            self.assertEqual(ask(server, "POST", TALK + "/generate_stream", b'{"text":"a b"}').status, 200)
+            with server.connect() as connection, connection.makefile("rb") as stream:
+                connection.sendall(request_of("POST", TALK + "/generate_stream", b'{"text":"a b"}'))
+                self.assertEqual(Answer(stream).status, 200)
+                while read_chunk(stream):
+                    pass
             with server.connect() as gone:
                 gone.sendall(request_of("POST", WAIT, body))
                 eventually(lambda: server.metric("gpuactors_serve_http_requests_total") >= 6)

@@ -128,6 +128,14 @@ def request_of(method, path, body=None, headers=(), version="1.1"):
     return head.encode("latin-1") + (body or b"")
 
 
+def read_chunk(stream):
+    """One chunk, as it was sent; empty at the end."""
+    size = int(stream.readline(), 16)
+    data = stream.read(size)
+    assert stream.read(2) == b"\r\n"
+    return data
+
+
 def ask(server, method, path, body=None, headers=()):
     """Asks once, on a connection of its own."""
     with server.connect() as connection, connection.makefile("rb") as stream:

@@ -78,7 +78,7 @@ class Grpc(WithTokens):
         method = SERVICE + "ModelInfer"
         with Connection(server.grpc) as connection:
             given_up = connection.call(method, b"\x0a\x00", token=TOKEN, announced=1_000, whole=False)
-            late = connection.call(method, b"\x0a\x00", token=TOKEN, announced=1_000, whole=False, timeout="100m")
+            late = connection.call(method, b"\x0a\x00", token=TOKEN, announced=1_000, whole=False, timeout="1S")
             empty = connection.call(method, token=TOKEN)
             self.assertEqual(connection.answer(empty), INVALID_ARGUMENT)
             connection.give_up(given_up)
