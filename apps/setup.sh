@@ -7,7 +7,7 @@ jobs=$(nproc)
 packages=(build-essential cmake ninja-build ccache pkg-config python3
           libcaf-dev libprotobuf-dev protobuf-compiler libssl-dev
           libopenblas-dev libsqlite3-dev libfmt-dev nlohmann-json3-dev libcli11-dev libmicrohttpd-dev catch2
-          libboost-dev libsimdjson-dev libgrpc++-dev protobuf-compiler-grpc zlib1g-dev libicu-dev
+          libboost-dev libcurl4-openssl-dev libsimdjson-dev libgrpc++-dev protobuf-compiler-grpc zlib1g-dev libicu-dev
           python3-venv)
 
 say() {

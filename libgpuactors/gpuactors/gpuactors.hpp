@@ -12,4 +12,5 @@
 #include <gpuactors/collective/collective.hpp>
 #include <gpuactors/collective/group.hpp>
 #include <gpuactors/device/reservation.hpp>
+#include <gpuactors/trace/span.hpp>
 #include <gpuactors/wire/json.hpp>

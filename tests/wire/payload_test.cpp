@@ -118,6 +118,28 @@ TEST_CASE("a call travels with its name, its message, what time remains, its id 
   CHECK(timed.deadline < call.deadline + std::chrono::minutes{30});
 }
 
+TEST_CASE("a call travels with what it is traced for, and its method's name stays what it was", "[wire]") {
+  Call call;
+  call.method = "step";
+  call.payload = Payload::of(number(1));
+  CHECK_FALSE(travelled(call).trace.valid());
+  call.trace = {1, ~std::uint64_t{0}, 3, true};
+  const auto received = travelled(call);
+  CHECK(received.method == "step");
+  CHECK(received.trace == call.trace);
+  call.trace.sampled = false;
+  CHECK(travelled(call).trace == call.trace);
+}
+
+TEST_CASE("what stands behind the name of a call's method and is no trace counts as none", "[wire]") {
+  Call call;
+  call.method = std::string{"step\0what is it", 15};
+  call.payload = Payload::of(number(1));
+  const auto received = travelled(call);
+  CHECK(received.method == "step");
+  CHECK_FALSE(received.trace.valid());
+}
+
 TEST_CASE("an item of a stream travels with its call", "[wire]") {
   const auto received = travelled(StreamItem{CallId{9}, Payload::of(number(3))});
   CHECK(received.call == CallId{9});

@@ -226,7 +226,7 @@ Result<void> ActorShell::start_concurrent() {
   shared->object = object_.get();
   shared->type = type_;
   shared->methods = methods_;
-  shared->lease = lease_.id;
+  shared->lease = lease_;
   shared->services = host_.services;
   shared->control = host_.control;
   shared->placement = host_.placement.get();
@@ -254,7 +254,7 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
   detail::HostedCall frame{this, call, *host_.control, *answers_, stats, detail::Keeps::yes};
   object_->frame_ = &frame;
   host_.in_call = true;
-  auto answer = detail::run_call(call, frame, [&]() -> Answer {
+  auto answer = detail::run_call(call, frame, host_.type, lease_, [&]() -> Answer {
     if (!method)
       return Result<Payload>{fail(method.error())};
     return (*method)->run(*object_, frame);

@@ -28,7 +28,7 @@ void ConcurrentShell::on_exit() {
 }
 
 caf::result<Payload> ConcurrentShell::serve(const Call& call) {
-  set_output_holder(shared_->lease);
+  set_output_holder(shared_->lease.id);
   const auto method = shared_->type->find_method(call.method);
   // Its address is known from its answers, also to those who call other methods there.
   const bool fits = method && (*method)->concurrent;
@@ -40,7 +40,7 @@ caf::result<Payload> ConcurrentShell::serve(const Call& call) {
                            detail::Keeps::no,
                            CallThread::concurrent};
   const detail::ConcurrentCall running{frame};
-  auto answer = detail::run_call(call, frame, [&]() -> Answer {
+  auto answer = detail::run_call(call, frame, shared_->type->name, shared_->lease, [&]() -> Answer {
     if (!method)
       return Result<Payload>{fail(method.error())};
     if (!fits)

@@ -18,7 +18,7 @@ struct SharedObject {
   Actor* object = nullptr;
   const ActorType* type = nullptr;
   std::shared_ptr<CallTable> methods;
-  LeaseId lease;
+  LeaseInfo lease;
   std::shared_ptr<const ProcessServices> services;
   std::shared_ptr<HolderControl> control;
   /// What the object's lease opened; and called when a device of it turns out to be lost. It only posts.

@@ -4,7 +4,9 @@
 #include <gpuactors/actor/call_frame.hpp>
 #include <gpuactors/actor/call_stats.hpp>
 #include <gpuactors/actor/hosted_stream.hpp>
+#include <gpuactors/actor/lease_info.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/trace/span.hpp>
 #include <gpuactors/wire/errors.hpp>
 #include <gpuactors/wire/lanes.hpp>
 #include <gpuactors/wire/messages.hpp>
@@ -15,11 +17,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 namespace gpuactors::detail {
 
-/// Counts one call when it has its answer, from the moment in which it was made.
+/// Counts one call when it has its answer, from the moment in which it was made, and ends its span.
 class Count {
 public:
   /// @param stats null for a call of something that does not exist, which is not counted.
@@ -43,15 +47,42 @@ public:
       stats_->was_late();
   }
 
-  void answered(bool failed) const noexcept {
+  /// The call runs, as a part of the span that it came with.
+  void runs_in(OpenSpan span) {
+    if (span.recorded())
+      span_ = std::make_shared<OpenSpan>(std::move(span));
+  }
+
+  /// @param error null if it has not failed.
+  void answered(const Error* error) const {
     if (stats_ != nullptr)
-      stats_->ran(Clock::now() - begun_, failed);
+      stats_->ran(Clock::now() - begun_, error != nullptr);
+    if (span_ == nullptr)
+      return;
+    if (error != nullptr)
+      span_->fail(*error);
+    span_->end();
+  }
+
+  /// The same for what answers it.
+  void answered(const Result<Payload>& answer) const {
+    answered(answer ? nullptr : &answer.error());
   }
 
 private:
   CallStats* stats_;
   TimePoint begun_ = Clock::now();
+  /// Null if the call is not traced. Shared, as whoever answers the call later has a copy of this object.
+  std::shared_ptr<OpenSpan> span_;
 };
+
+/// Sets the attributes by which a span says what it calls (OpenTelemetry's conventions for calls of procedures).
+inline void describe_call(OpenSpan& span, std::string_view type, const std::string& method) {
+  span.set("rpc.system", "gpuactors");
+  if (!type.empty())
+    span.set("rpc.service", std::string{type});
+  span.set("rpc.method", method);
+}
 
 /// Delivers the answers of a host. An immediate answer goes out at once. A deferred answer may come from any thread: it
 /// is queued here, and a message makes the host deliver it on its own thread.
@@ -154,7 +185,7 @@ public:
       if (found.empty())
         continue;
       auto& [call, promise, host, count] = found.mapped();
-      count.answered(!result);
+      count.answered(result);
       if (result)
         answer(promise, caf::actor_cast<caf::strong_actor_ptr>(host), std::move(*result));
       else
@@ -174,7 +205,7 @@ public:
   void fail_all(const Error& error) {
     deliver();
     for (auto& [ticket, open] : open_) {
-      open.count.answered(true);
+      open.count.answered(&error);
       open.promise.deliver(to_caf(error));
       control_->settle(open.call);
     }
@@ -231,6 +262,23 @@ public:
     return count_;
   }
 
+  /// The call runs now: begins its span.
+  /// @returns what its work is a part of.
+  TraceContext begin_span(const Call& call, std::string_view type, const LeaseInfo& lease) {
+    OpenSpan span{type.empty() ? call.method : fmt::format("{}/{}", type, call.method), SpanKind::server, call.trace,
+                  count_.begun()};
+    auto context = span.context();
+    if (span.recorded()) {
+      describe_call(span, type, call.method);
+      span.set("gpuactors.node", lease.node);
+      span.set("gpuactors.lease", to_string(lease.id));
+      if (call.made != TimePoint{})
+        span.set("gpuactors.waited_seconds", to_seconds(count_.begun() - call.made));
+    }
+    count_.runs_in(std::move(span));
+    return context;
+  }
+
   void send_item(Payload item) override {
     answers_.send_item(caf::actor_cast<caf::strong_actor_ptr>(host_->current_sender()),
                        caf::actor_cast<caf::strong_actor_ptr>(host_), StreamItem{id(), std::move(item)});
@@ -280,7 +328,7 @@ public:
 private:
   caf::event_based_actor* host_;
   Answers& answers_;
-  const Count count_;
+  Count count_;
   const Keeps keeps_;
   /// The message's sender, and the id of an answer to it: the message itself loses them with its first promise.
   const std::pair<caf::strong_actor_ptr, std::uint64_t> caller_;
@@ -324,8 +372,9 @@ Answer guarded(const std::string& who, Serve&& serve) {
 
 /// Runs `serve` under the rules of a call: a cancelled or late call does not run, and no exception escapes. Counts what
 /// ran, unless its answer is still to come, and what was late.
+/// @param type of the actor; empty for a task.
 template <class Serve>
-Answer run_call(const Call& call, HostedCall& frame, Serve&& serve) {
+Answer run_call(const Call& call, HostedCall& frame, std::string_view type, const LeaseInfo& lease, Serve&& serve) {
   auto& control = frame.control();
   const auto begun = control.begin(call.id, call.stream ? limits::stream_window : 0, frame.thread(), call.method,
                                    frame.count().begun(), &frame);
@@ -345,6 +394,9 @@ Answer run_call(const Call& call, HostedCall& frame, Serve&& serve) {
   } const end{frame};
   if (late)
     return Result<Payload>{fail(Errc::deadline_exceeded, "the call's deadline passed while it waited for its turn")};
+  std::optional<TraceScope> scope;
+  if (call.trace.valid())
+    scope.emplace(frame.begin_span(call, type, lease));
   Answer answer = guarded(call.method, std::forward<Serve>(serve));
   // The lease was revoked during the call, because a device failed: a result computed on that device cannot be trusted.
   if (answer && frame.stop_requested())
@@ -355,7 +407,7 @@ Answer run_call(const Call& call, HostedCall& frame, Serve&& serve) {
     return std::nullopt;
   }
   if (answer)
-    frame.count().answered(!answer->has_value());
+    frame.count().answered(*answer);
   return answer;
 }
 

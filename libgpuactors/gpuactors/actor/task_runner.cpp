@@ -53,7 +53,7 @@ caf::result<Payload> TaskRunner::run(const Call& call) {
     return to_caf(Error{Errc::unavailable, "the runner has not opened its devices"});
   const auto type = services_->registry->find_task(call.method);
   detail::HostedCall frame{this, call, *control_, *answers_, type ? services_->tasks->find((*type)->number) : nullptr};
-  auto answer = detail::run_call(call, frame, [&]() -> Answer {
+  auto answer = detail::run_call(call, frame, {}, lease_, [&]() -> Answer {
     if (!type)
       return Result<Payload>{fail(type.error())};
     auto result = detail::guarded(call.method, [&]() -> Answer {

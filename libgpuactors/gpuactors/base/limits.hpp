@@ -35,6 +35,14 @@ inline constexpr std::size_t metrics_in_state_bytes = 8U << 20;
 inline constexpr std::array call_seconds = {1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2,
                                             1e-1, 3e-1, 1.0,  3.0,  10.0, 30.0, 100.0};
 
+/// Attributes and links of one span; those beyond are left out. Bytes of one text of it, which is cut there.
+inline constexpr std::size_t span_attributes = 64;
+inline constexpr std::size_t span_links = 128;
+inline constexpr std::size_t span_text_bytes = 4096;
+
+/// How long the end of a process waits until its last spans are sent.
+inline constexpr std::chrono::seconds trace_flush{2};
+
 /// Methods of one actor, and tasks of one node, of which the broker keeps how their calls went; and the bytes of that
 /// in one answer about the state of a cluster: those of further nodes and actors are left out.
 inline constexpr std::size_t call_stats_kept = 1024;

@@ -307,6 +307,7 @@ void ActorRef::start(const std::shared_ptr<detail::PendingCall>& pending, std::s
   call.made = Clock::now();
   call.deadline = deadline_after(call.made, deadline);
   call.stream = stream;
+  pending->begin_span(call, cell_.get());
   if (auto checked = detail::CallStarter::check(*core, *cell_, call, output); !checked)
     return detail::CallStarter::refuse(*pending, checked.error());
   detail::CallStarter::send(*core, pending);

@@ -272,6 +272,7 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
   pending->core = core_;
   pending->call.method = task;
   pending->call.payload = std::move(input);
+  pending->begin_span(pending->call, nullptr);
   pending->retries_left = options.max_retries;
   pending->retry_errors = options.retry_errors;
   dispatcher->submit(pending, std::move(*checked), options.queue_timeout, options.deadline);

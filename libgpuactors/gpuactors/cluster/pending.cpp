@@ -18,6 +18,40 @@ Error withdrawn() {
 
 } // namespace
 
+// -- PendingWork ----------------------------------------------------------------------------------
+
+PendingWork::~PendingWork() {
+  delete span_.load();
+}
+
+void PendingWork::begin_span(Call& call, const ActorCell* actor) {
+  call.trace = current_trace();
+  if (!records_traces())
+    return;
+  OpenSpan span{actor != nullptr ? actor->type + "/" + call.method : call.method, SpanKind::client, call.trace};
+  call.trace = span.context();
+  if (!span.recorded())
+    return;
+  span.set("rpc.system", "gpuactors");
+  span.set("rpc.method", call.method);
+  if (actor != nullptr) {
+    span.set("rpc.service", actor->type);
+    span.set("gpuactors.actor", static_cast<std::int64_t>(actor->id.value()));
+    if (!actor->name.empty())
+      span.set("gpuactors.actor_name", actor->name);
+  }
+  span_ = std::make_unique<OpenSpan>(std::move(span)).release();
+}
+
+void PendingWork::close_span(const Result<Payload>& result) {
+  const std::unique_ptr<OpenSpan> span{span_.exchange(nullptr)};
+  if (span == nullptr)
+    return;
+  if (!result)
+    span->fail(result.error());
+  span->end();
+}
+
 // -- PendingTask ----------------------------------------------------------------------------------
 
 void PendingTask::on_reply(MessageContent& content) {

@@ -5,6 +5,7 @@
 #include <gpuactors/base/future.hpp>
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/trace/span.hpp>
 #include <gpuactors/wire/call.hpp>
 #include <gpuactors/wire/pending_reply.hpp>
 
@@ -39,11 +40,34 @@ Result<T> decode(Result<Payload> payload) {
 /// is first.
 class PendingWork : public PendingReply {
 public:
+  PendingWork() = default;
+  PendingWork(const PendingWork&) = delete;
+  PendingWork& operator=(const PendingWork&) = delete;
+  ~PendingWork() override;
+
+  /// Makes `call` a part of what this thread works for, and begins the span of the wait for its answer. Before the call
+  /// is sent.
+  /// @param actor the reference, for a call of an actor; null for a task.
+  void begin_span(Call& call, const ActorCell* actor);
+
   /// Completes the future; no effect if it is complete already. Any thread.
   virtual void finish(Result<Payload> result) = 0;
 
   /// Whether the future is complete. Any thread.
   [[nodiscard]] virtual bool finished() const noexcept = 0;
+
+protected:
+  /// The work has ended. Any thread; the first end counts.
+  void end_span(const Result<Payload>& result) {
+    if (span_.load(std::memory_order_relaxed) != nullptr)
+      close_span(result);
+  }
+
+private:
+  void close_span(const Result<Payload>& result);
+
+  /// Null if the work is not traced.
+  std::atomic<OpenSpan*> span_{nullptr};
 };
 
 /// A task: waiting -> running -> over. The runner's answer frees the lease for the next task.
@@ -142,6 +166,7 @@ template <class T, class Work>
 class WorkState final : public FutureState<T>, public Work {
 public:
   void finish(Result<Payload> result) override {
+    this->end_span(result);
     this->complete(decode<T>(std::move(result)));
   }
 
@@ -185,6 +210,7 @@ public:
   }
 
   void finish(Result<Payload> result) override {
+    this->end_span(result);
     std::unique_lock lock{mutex_};
     if (end_)
       return;

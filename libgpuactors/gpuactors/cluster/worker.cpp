@@ -11,6 +11,7 @@
 #include <gpuactors/cluster/detail/plugins.hpp>
 #include <gpuactors/cluster/detail/termination.hpp>
 #include <gpuactors/device/discovery.hpp>
+#include <gpuactors/trace/span.hpp>
 #include <gpuactors/wire/json.hpp>
 
 #include <fmt/format.h>
@@ -78,6 +79,8 @@ public:
     caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
     worker_ = nullptr;
     core->shutdown();
+    // Whoever called `Cluster::open` has this process end without its exit functions.
+    flush_traces(limits::trace_flush);
     return {};
   }
 

@@ -3,6 +3,7 @@
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/ids.hpp>
+#include <gpuactors/base/trace_context.hpp>
 #include <gpuactors/wire/payload.hpp>
 
 #include <string>
@@ -25,6 +26,8 @@ struct Call {
   /// When the caller made it; `TimePoint{}` if it does not say. On the wire it travels as the time since, so the time
   /// on the way is not in it.
   TimePoint made{};
+  /// The span of the caller that it belongs to; not valid if there is none.
+  TraceContext trace{};
 };
 
 /// One item of a streamed reply, in order, before the call's own answer.

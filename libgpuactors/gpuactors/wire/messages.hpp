@@ -49,14 +49,16 @@ struct PayloadFields {
 };
 
 struct CallFields {
-  // Method, type and bytes of the payload, remaining time in nanoseconds (-1: no deadline), id, stream, nanoseconds
-  // since it was made (-1: not said).
+  // Method (of a call that is traced, with a NUL and the bytes of its context behind it), type and bytes of the
+  // payload, remaining time in nanoseconds (-1: no deadline), id, stream, nanoseconds since it was made (-1: not said).
   std::tuple<std::string, std::string, std::string, std::int64_t, std::uint64_t, bool, std::int64_t> values;
 
   bool save(const Call& x) {
     auto& [method, type, bytes, remaining, id, stream, age] = values;
     const auto now = Clock::now();
     method = x.method;
+    if (x.trace.valid())
+      method.append(1, '\0').append(to_bytes(x.trace));
     remaining = to_remaining(x.deadline, now);
     id = x.id.value();
     stream = x.stream;
@@ -67,12 +69,24 @@ struct CallFields {
   void load(Call& x) {
     auto& [method, type, bytes, remaining, id, stream, age] = values;
     const auto now = Clock::now();
+    const auto trace = take_trace(method);
     x = Call{std::move(method),
              Payload::from_bytes(std::move(type), std::move(bytes)),
              from_remaining(remaining, now),
              CallId{id},
              stream,
-             from_age(age, now)};
+             from_age(age, now),
+             trace};
+  }
+
+private:
+  static TraceContext take_trace(std::string& method) {
+    const auto end = method.find('\0');
+    if (end == std::string::npos)
+      return {};
+    const auto trace = trace_from_bytes(std::string_view{method}.substr(end + 1));
+    method.resize(end);
+    return trace;
   }
 };
 
