@@ -6,7 +6,10 @@
 #include <google/protobuf/wrappers.pb.h>
 
 #include <cstdio>
+#include <memory>
+#include <optional>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -74,6 +77,21 @@ GPUACTORS_ACTOR("ranker", Ranker)
     .method("watch", &Ranker::watch)
     .concurrent_method("look", &Ranker::look);
 
+class Peer : public gpuactors::WithPeers<gpuactors::Actor> {
+public:
+  using WithPeers::WithPeers;
+
+  gpuactors::Result<Int64Value> sum(const Int64Value& mine) {
+    std::vector<std::int64_t> values{mine.value()};
+    GPUACTORS_TRY(peers().all_reduce(values));
+    return number(values[0]);
+  }
+};
+
+GPUACTORS_ACTOR("peer", Peer)
+    .method("sum", &Peer::sum)
+    .concurrent_method(gpuactors::collective_method, &Peer::collective_call);
+
 Int64Value length(gpuactors::TaskContext&, const StringValue& text) {
   return number(static_cast<std::int64_t>(text.value().size()));
 }
@@ -87,6 +105,12 @@ gpuactors::Result<void> run(int argc, char** argv) {
     if (const auto context = gpuactors::parse_traceparent(argv[i]))
       caller = context;
   GPUACTORS_LET(ranker, cluster.spawn("ranker", {}, {.cpus = 0}));
+  std::vector<gpuactors::ActorRef> peers(2);
+  for (auto& peer : peers) {
+    GPUACTORS_LET(made, cluster.spawn("peer", {}, {.cpus = 0}));
+    peer = std::move(made);
+  }
+  GPUACTORS_TRY(gpuactors::form_collective(peers));
   gpuactors::Span request{"request", gpuactors::SpanKind::server, caller.value_or(gpuactors::TraceContext{})};
   fmt::print("{:016x}{:016x}\n", request.context().trace_high, request.context().trace_low);
   StringValue query;
@@ -101,6 +125,11 @@ gpuactors::Result<void> run(int argc, char** argv) {
   auto stream = ranker.stream<Int64Value>("watch");
   GPUACTORS_TRY(stream.for_each([](const Int64Value&) {}));
   GPUACTORS_LET(look, ranker.call<Int64Value>("look").get());
+  auto other = peers[1].call<Int64Value>("sum", number(2));
+  GPUACTORS_LET(sum, peers[0].call<Int64Value>("sum", number(1)).get());
+  GPUACTORS_TRY(other.get());
+  if (sum.value() != 3)
+    return gpuactors::fail(gpuactors::Errc::internal, "the sum is wrong");
   fmt::print("{}\n", look.value() == 1 ? "traced" : "not traced");
   return {};
 }

@@ -126,9 +126,9 @@ class Spans(unittest.TestCase):
     def check_family(self, collector, trace, by_process):
         """All spans of the trace are there, and are each other's parts as they should be."""
         # Those of workers come on their own.
-        until(lambda: len(collector.spans()) >= 15, "all spans have come")
+        until(lambda: len(collector.spans()) >= 21, "all spans have come")
         spans = collector.spans()
-        self.assertEqual(len(spans), 15, sorted(span.name for span, _ in spans.values()))
+        self.assertEqual(len(spans), 21, sorted(span.name for span, _ in spans.values()))
         self.assertEqual({span.trace_id.hex() for span, _ in spans.values()}, {trace})
         for span, _ in spans.values():
             self.assertLessEqual(span.start_time_unix_nano, span.end_time_unix_nano, span.name)
@@ -141,10 +141,13 @@ class Spans(unittest.TestCase):
         root = ("server request",)
         called = {name: (*root, f"client ranker/{name}") for name in ("rank", "refuse", "later", "watch", "look")}
         served = {name: (*way, f"server ranker/{name}") for name, way in called.items()}
+        summed = (*root, "client peer/sum")
+        # What members send each other is no span of its own.
         self.assertEqual(sorted(family(span) for span, _ in spans.values()), sorted([
             root, *called.values(), *served.values(), (*served["rank"], "internal tokenize"),
             (*served["rank"], "client length"), (*served["rank"], "client length", "server length"),
-            (*served["later"], "internal on another thread")]))
+            (*served["later"], "internal on another thread"),
+            *2 * [summed, (*summed, "server peer/sum"), (*summed, "server peer/sum", "internal all_reduce")]]))
         by_name = {(span.kind, span.name): (span, of) for span, of in spans.values()}
         self.assertEqual({of["service.name"] for _, of in spans.values()}, {"search"})
         processes = {of["process.pid"] for _, of in spans.values()}
@@ -185,11 +188,11 @@ class Spans(unittest.TestCase):
             # The program itself records nothing, and passes on what it belongs to.
             (_, traced, _), _ = run(certificates_of(running), FOREIGN + "-01", "--broker", running.broker)
             self.assertEqual(traced, "traced")
-            until(lambda: len(collector.spans()) >= 9, "all spans of workers have come")
+            until(lambda: len(collector.spans()) >= 13, "all spans of workers have come")
             spans = [span for span, _ in collector.spans().values()]
             self.assertEqual({span.trace_id.hex() for span in spans}, {"ab" * 16})
             self.assertEqual(sorted(span.name for span in spans if span.parent_span_id.hex() == "cd" * 8),
-                             [f"ranker/{name}" for name in ("later", "look", "rank", "refuse", "watch")])
+                             ["peer/sum"] * 2 + [f"ranker/{name}" for name in ("later", "look", "rank", "refuse", "watch")])
 
     def test_a_trace_that_is_not_sampled_is_not_recorded(self):
         with Collector() as collector:

@@ -2,6 +2,8 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/pending.hpp>
 
+#include <string_view>
+
 namespace gpuactors::detail {
 
 namespace {
@@ -25,6 +27,10 @@ PendingWork::~PendingWork() {
 }
 
 void PendingWork::begin_span(Call& call, const ActorCell* actor) {
+  // The library's own methods carry the parts of its operations, which have spans themselves.
+  constexpr std::string_view own = "gpuactors.";
+  if (actor != nullptr && call.method.compare(0, own.size(), own) == 0)
+    return;
   call.trace = current_trace();
   if (!records_traces())
     return;

@@ -1,12 +1,14 @@
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/collective/collective.hpp>
 #include <gpuactors/collective/detail/member.hpp>
+#include <gpuactors/trace/span.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -31,10 +33,37 @@ Failure no_neighbour(const std::string& member, const Error& error) {
   return fail(error.code(), fmt::format("{} was not found: {}", member, error.message()));
 }
 
+/// The span of an operation, if the call that it is made in is traced.
+class OperationSpan {
+public:
+  explicit OperationSpan(std::string_view what) {
+    if (current_trace().sampled)
+      span_.emplace(what);
+  }
+
+  void set(const detail::Place& place) {
+    if (!span_)
+      return;
+    span_->set("gpuactors.rank", static_cast<std::int64_t>(place.rank));
+    span_->set("gpuactors.members", static_cast<std::int64_t>(place.size()));
+  }
+
+  Result<void> end(Result<void> result) {
+    if (span_ && !result)
+      span_->fail(result.error());
+    return result;
+  }
+
+private:
+  std::optional<Span> span_;
+};
+
 /// Runs an operation in the group that `member` is in. What it has no memory for ends the group.
 template <class F>
-Result<void> take_part(detail::Member& member, std::string_view what, const detail::Patience& limits, F operation) {
+Result<void> run_in(detail::Member& member, std::string_view what, const detail::Patience& limits, OperationSpan& span,
+                    F operation) {
   GPUACTORS_LET(place, member.await_place(limits));
+  span.set(place);
   const Error no_memory{Errc::out_of_memory, "there is no host memory for its arrays"};
   try {
     return operation(place);
@@ -43,6 +72,12 @@ Result<void> take_part(detail::Member& member, std::string_view what, const deta
   } catch (const std::length_error&) {
     return member.refuse(place.generation, what, no_memory);
   }
+}
+
+template <class F>
+Result<void> take_part(detail::Member& member, std::string_view what, const detail::Patience& limits, F operation) {
+  OperationSpan span{what};
+  return span.end(run_in(member, what, limits, span, std::move(operation)));
 }
 
 Result<void> check_tensor(const Tensor& tensor) {
