@@ -46,7 +46,7 @@ Result<void> run_call(const CallArguments& arguments) {
   GPUACTORS_LET(known, open_types(arguments.cluster, cluster));
   // The timeout covers both the wait until the actor runs and the call, but not the time that the input takes to come.
   const auto start = Clock::now();
-  GPUACTORS_LET(actor, cluster->find(arguments.name, arguments.name_space, timeout.value_or(limits::call_deadline)));
+  GPUACTORS_LET(actor, cluster->find({arguments.name, arguments.name_space}, timeout.value_or(limits::call_deadline)));
   const auto spent = Clock::now() - start;
   const auto left = [spent](Duration limit) { return std::max(Duration::zero(), limit - spent); };
   // Its node may have come back to a restarted broker since.

@@ -25,7 +25,7 @@ Result<void> run_kill(const KillArguments& arguments) {
   GPUACTORS_LET(cluster, arguments.cluster.open());
   KillOptions options;
   options.restart = !arguments.no_restart;
-  GPUACTORS_TRY(cluster.kill(arguments.name, options, arguments.name_space));
+  GPUACTORS_TRY(cluster.kill({arguments.name, arguments.name_space}, options));
   GPUACTORS_LET(state, cluster.state());
   const auto again = std::find_if(state.actors().begin(), state.actors().end(), [&](const v1::ActorInfo& actor) {
     return actor.name() == arguments.name && actor.name_space() == arguments.name_space;

@@ -47,7 +47,6 @@ Result<void> run_logs(const LogsArguments& arguments) {
                 "an actor's name or --node is needed: gpuactors actors and gpuactors nodes list "
                 "what there is");
   LogsOptions options;
-  options.name_space = arguments.name_space;
   options.node = arguments.node;
   options.follow = arguments.follow;
   if (arguments.count) {
@@ -57,7 +56,7 @@ Result<void> run_logs(const LogsArguments& arguments) {
   const StopSignals signals;
   options.stop = signals.token();
   GPUACTORS_LET(cluster, arguments.cluster.open());
-  return cluster.logs(arguments.name, options, [&](const LogRecord& line) {
+  return cluster.logs({arguments.name, arguments.name_space}, options, [&](const LogRecord& line) {
     if (arguments.json)
       print_object(line);
     else

@@ -121,7 +121,7 @@ Result<Cluster> open(const std::string& devices) {
         return gpuactors::fail(gpuactors::Errc::infeasible,
                                fmt::format("the cluster does not have the devices of {}", devices));
   }
-  GPUACTORS_LET(state, cluster.state(1));
+  GPUACTORS_LET(state, cluster.state({.events_from = 1}));
   if (state.events_size() > 0)
     first_event = state.events(state.events_size() - 1).sequence() + 1;
   return std::move(cluster);
@@ -210,7 +210,7 @@ int most_at_once(const std::vector<Span>& spans) {
 // -- usage ----------------------------------------------------------------------------------------
 
 Result<Usage> usage_of(Cluster& cluster) {
-  GPUACTORS_LET(state, cluster.state(first_event));
+  GPUACTORS_LET(state, cluster.state({.events_from = first_event}));
   Usage usage;
   struct Held {
     int leases = 0;

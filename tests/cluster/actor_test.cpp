@@ -122,7 +122,7 @@ TEST_CASE("who looks an actor up, or ends it, need not wait for it", "[cluster]"
   gate().await(1);
   auto found = cluster.find_async("late");
   auto given_up = cluster.find_async("late");
-  auto soon = cluster.find_async("late", {}, std::chrono::milliseconds{20});
+  auto soon = cluster.find_async("late", std::chrono::milliseconds{20});
   given_up.cancel();
   CHECK(given_up.get().error().code() == Errc::cancelled);
   const auto late = soon.get().error();

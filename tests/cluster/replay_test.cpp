@@ -161,7 +161,7 @@ EmbedOptions three_nodes(const std::string& record) {
 // between a look at the state and the end of the recording.
 v1::ClusterState state_at_rest(Cluster& cluster) {
   while (true) {
-    auto state = must(cluster.state(1));
+    auto state = must(cluster.state({.events_from = 1}));
     if (state.leases_size() == 0 && state.queue_size() == 0)
       return state;
     std::this_thread::yield();

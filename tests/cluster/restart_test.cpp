@@ -68,7 +68,7 @@ TEST_CASE("a constructor that fails in a later life is tried again after a pause
   const auto actor = must(cluster.spawn("fragile", {}, {.max_restarts = -1}));
   REQUIRE(cluster.kill(actor, {.restart = true}).has_value());
   CHECK(must(actor.call<Number>("life", google::protobuf::Empty{}, 30s).get()).value() == 4);
-  const auto state = must(cluster.state(1));
+  const auto state = must(cluster.state({.events_from = 1}));
   const auto* event = find_event(state, "restarting");
   REQUIRE(event != nullptr);
   CHECK(event->unix_ns() > 0);
@@ -137,7 +137,7 @@ TEST_CASE("an actor that is stuck in an embedded cluster is told of, and goes on
   gate().open();
   CHECK(must(stuck.get()).value() == 1);
   CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 1);
-  const auto state = must(cluster.state(1));
+  const auto state = must(cluster.state({.events_from = 1}));
   const auto told = std::find_if(state.events().begin(), state.events().end(),
                                  [](const auto& event) { return event.kind() == "stuck"; });
   REQUIRE(told != state.events().end());

@@ -194,7 +194,7 @@ TEST_CASE("a cluster whose parts are killed and frozen answers every call and lo
       INFO(fmt::format("event {}: {}", event, what));
       const bool whole = eventually([&] { return chaos.is_whole(); });
       if (!whole)
-        UNSCOPED_INFO(must(chaos.cluster().state(1)).ShortDebugString());
+        UNSCOPED_INFO(must(chaos.cluster().state({.events_from = 1})).ShortDebugString());
       REQUIRE(whole);
     }
     load.stop();

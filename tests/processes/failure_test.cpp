@@ -504,12 +504,12 @@ TEST_CASE("tasks are run again when their worker dies, and get fresh processes w
   Options retried;
   retried.gpus = 1;
   retried.max_retries = 2;
-  const auto begin = must(cluster.state(1)).events_size();
+  const auto begin = must(cluster.state({.events_from = 1})).events_size();
   const auto failed = cluster.submit<Number>("fall", text("kill"), retried).get(20s);
   REQUIRE_FALSE(failed);
   CHECK(failed.error().code() == Errc::worker_died);
   int granted = 0;
-  const auto log = must(cluster.state(1));
+  const auto log = must(cluster.state({.events_from = 1}));
   for (int i = begin; i < log.events_size(); ++i)
     granted += log.events(i).kind() == "granted" ? 1 : 0;
   CHECK(granted == 3);

@@ -234,7 +234,7 @@ pid_t pid_of(const ActorRef& actor) {
 }
 
 std::optional<v1::Event> event_of(Cluster& cluster, const std::string& kind, const std::string& name) {
-  const auto state = must(cluster.state(1));
+  const auto state = must(cluster.state({.events_from = 1}));
   const auto event = std::find_if(state.events().begin(), state.events().end(), [&](const v1::Event& one) {
     return one.kind() == kind && (name.empty() || one.name() == name);
   });

@@ -41,7 +41,7 @@ Future<ActorRef> spawn_counter(Cluster& cluster, const std::string& name, double
 /// The nodes on which something of this name was granted.
 std::set<std::string> nodes_of(Cluster& cluster, const std::string& name) {
   std::set<std::string> nodes;
-  const auto state = must(cluster.state(1));
+  const auto state = must(cluster.state({.events_from = 1}));
   for (const auto& event : state.events())
     if (event.kind() == "granted" && event.name() == name)
       nodes.insert(event.lease().node());

@@ -19,7 +19,7 @@ LogPages::~LogPages() {
   check_deadline(never);
 }
 
-void LogPages::ask(ActorName actor, PageReply reply) {
+void LogPages::ask(ShownActor actor, PageReply reply) {
   {
     const std::lock_guard lock{mutex_};
     if (orders_.size() < most_waiting) {
@@ -56,14 +56,13 @@ void LogPages::run(const std::stop_token& stop) {
   }
 }
 
-PageAnswer LogPages::read(const ActorName& actor, const std::stop_token& stop) {
+PageAnswer LogPages::read(const ShownActor& actor, const std::stop_token& stop) {
   LogsOptions options;
-  options.name_space = actor.name_space;
   options.count = most_lines;
   options.stop = stop;
   std::string text;
   std::size_t lines = 0;
-  const auto done = cluster_.logs(actor.name, options, [&](const LogRecord& line) {
+  const auto done = cluster_.logs({actor.name, actor.name_space}, options, [&](const LogRecord& line) {
     text += plain_line(log_line_in_words(line)) + "\n";
     return ++lines < most_lines;
   });

@@ -36,14 +36,14 @@ public:
   LogPages& operator=(const LogPages&) = delete;
 
   /// Replies when the actor's node has answered; at once if too many wait.
-  void ask(ActorName actor, PageReply reply);
+  void ask(ShownActor actor, PageReply reply);
 
   /// Ends the reading that goes on, if its time is over. Is to be called again and again.
   void check_deadline(TimePoint now);
 
 private:
   struct Order {
-    ActorName actor;
+    ShownActor actor;
     PageReply reply;
     TimePoint deadline;
   };
@@ -54,7 +54,7 @@ private:
   };
 
   void run(const std::stop_token& stop);
-  PageAnswer read(const ActorName& actor, const std::stop_token& stop);
+  PageAnswer read(const ShownActor& actor, const std::stop_token& stop);
 
   Cluster& cluster_;
   std::mutex mutex_;

@@ -13,7 +13,7 @@
 namespace gpuactors::cli::dashboard {
 
 /// An actor whose log can be asked for.
-struct ActorName {
+struct ShownActor {
   std::string name_space;
   std::string name;
 };
@@ -24,7 +24,7 @@ struct Look {
   /// The title of the page: how many problems there are.
   std::string title;
   /// The actors with a name, by number: who asks for a log gives the number.
-  std::map<std::uint64_t, ActorName> actors;
+  std::map<std::uint64_t, ShownActor> actors;
 };
 
 /// Writes all sections. Pure; any thread.

@@ -115,8 +115,8 @@ Result<std::vector<Started>> ReplicaStarter::take_over(Duration patience, std::s
     if (!kind_.lasting->is_of_model(name) || (!spared.empty() && kind_.lasting->has_mark(name, spared)))
       continue;
     const auto id = kind_.lasting->id_of(name);
-    auto actor = id ? await(cluster_.find_async(name, {}, patience))
-                    : Result<ActorRef>{fail(Errc::not_found, "of another kind")};
+    auto actor =
+        id ? await(cluster_.find_async(name, patience)) : Result<ActorRef>{fail(Errc::not_found, "of another kind")};
     if (bell_->stopped())
       return fail(Errc::unavailable, "the server ends");
     if (!actor) {

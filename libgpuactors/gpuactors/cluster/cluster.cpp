@@ -333,19 +333,19 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   return Future<ActorRef>{std::move(reply)};
 }
 
-Result<ActorRef> Cluster::find(std::string_view name, std::string_view name_space, Duration timeout) {
-  return find_async(name, name_space, timeout).get();
+Result<ActorRef> Cluster::find(const ActorName& actor, Duration timeout) {
+  return find_async(actor, timeout).get();
 }
 
 Result<ActorRef> Cluster::find(const v1::ActorHandle& actor, Duration timeout) {
   return find_async(actor, timeout).get();
 }
 
-Future<ActorRef> Cluster::find_async(std::string_view name, std::string_view name_space, Duration timeout) {
+Future<ActorRef> Cluster::find_async(const ActorName& actor, Duration timeout) {
   v1::FindActor message;
-  message.set_name(std::string{name});
-  message.set_name_space(std::string{name_space});
-  return find(std::move(message), std::string{name}, timeout);
+  message.set_name(std::string{actor.name});
+  message.set_name_space(std::string{actor.name_space});
+  return find(std::move(message), std::string{actor.name}, timeout);
 }
 
 Future<ActorRef> Cluster::find_async(const v1::ActorHandle& actor, Duration timeout) {
@@ -371,28 +371,28 @@ Result<void> Cluster::kill(const ActorRef& actor, const KillOptions& options) {
   return kill_async(actor, options).get();
 }
 
-Result<void> Cluster::kill(std::string_view name, const KillOptions& options, std::string_view name_space) {
-  return kill_async(name, options, name_space).get();
+Result<void> Cluster::kill(const ActorName& actor, const KillOptions& options) {
+  return kill_async(actor, options).get();
 }
 
 Future<void> Cluster::kill_async(const ActorRef& actor, const KillOptions& options) {
   if (!actor)
     return Future<void>::ready_with(fail(Errc::invalid_argument, "the actor reference is empty"));
-  return kill("", "", actor.id(), options);
+  return kill("", actor.id(), options);
 }
 
-Future<void> Cluster::kill_async(std::string_view name, const KillOptions& options, std::string_view name_space) {
-  if (name.empty())
+Future<void> Cluster::kill_async(const ActorName& actor, const KillOptions& options) {
+  if (actor.name.empty())
     return Future<void>::ready_with(fail(Errc::invalid_argument, "the name of the actor is empty"));
-  return kill(name, name_space, ActorId{}, options);
+  return kill(actor, ActorId{}, options);
 }
 
-Future<void> Cluster::kill(std::string_view name, std::string_view name_space, ActorId id, const KillOptions& options) {
+Future<void> Cluster::kill(const ActorName& actor, ActorId id, const KillOptions& options) {
   if (core_ == nullptr)
     return Future<void>::ready_with(closed_already());
   v1::KillActor message;
-  message.set_name(std::string{name});
-  message.set_name_space(std::string{name_space});
+  message.set_name(std::string{actor.name});
+  message.set_name_space(std::string{actor.name_space});
   message.set_id(id.value());
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_limit_ms(options.grace));
@@ -526,12 +526,6 @@ Result<Shared<Tensor>> Cluster::get(const v1::TensorRef& ref) {
 }
 
 // -- state ----------------------------------------------------------------------------------------
-
-Result<v1::ClusterState> Cluster::state(std::uint64_t events_from) {
-  StateOptions options;
-  options.events_from = events_from;
-  return state(options);
-}
 
 Result<v1::ClusterState> Cluster::state(const StateOptions& options) {
   return state_async(options).get();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/actor/tensor_store.hpp>
+#include <gpuactors/cluster/actor_name.hpp>
 #include <gpuactors/cluster/actor_ref.hpp>
 #include <gpuactors/cluster/described_types.hpp>
 #include <gpuactors/cluster/logs.hpp>
@@ -157,8 +158,7 @@ public:
   /// it.
   /// @returns `not_found` with similar names; the error of its start if it ends meanwhile; `deadline_exceeded` after
   ///          `timeout`; `unavailable` if the cluster was closed.
-  Result<ActorRef> find(std::string_view name, std::string_view name_space = {},
-                        Duration timeout = limits::call_deadline);
+  Result<ActorRef> find(const ActorName& actor, Duration timeout = limits::call_deadline);
 
   /// Finds the actor that a reference in a message names (`ActorRef::to_message`, `Actor::own_handle`), whichever
   /// program spawned it; waits while it is starting, at most `timeout`. Any thread, also those of tasks and actors, by
@@ -168,8 +168,7 @@ public:
   Result<ActorRef> find(const v1::ActorHandle& actor, Duration timeout = limits::call_deadline);
 
   /// Look an actor up like `find`, without waiting for it. `Future::cancel` ends the look-up; the actor stays.
-  Future<ActorRef> find_async(std::string_view name, std::string_view name_space = {},
-                              Duration timeout = limits::call_deadline);
+  Future<ActorRef> find_async(const ActorName& actor, Duration timeout = limits::call_deadline);
   Future<ActorRef> find_async(const v1::ActorHandle& actor, Duration timeout = limits::call_deadline);
 
   /// Ends an actor, for good unless `KillOptions::restart` is set. Returns when the actor has ended and its memory is
@@ -179,11 +178,11 @@ public:
   ///          the actor belongs to another name; `invalid_argument` for an actor that would end itself, which is what
   ///          `Actor::end` is for.
   Result<void> kill(const ActorRef& actor, const KillOptions& options = {});
-  Result<void> kill(std::string_view name, const KillOptions& options = {}, std::string_view name_space = {});
+  Result<void> kill(const ActorName& actor, const KillOptions& options = {});
 
   /// End an actor like `kill`, without waiting for it. `Future::cancel` does not take the order back.
   Future<void> kill_async(const ActorRef& actor, const KillOptions& options = {});
-  Future<void> kill_async(std::string_view name, const KillOptions& options = {}, std::string_view name_space = {});
+  Future<void> kill_async(const ActorName& actor, const KillOptions& options = {});
 
   /// Has an actor or a group end with the object that is returned, and not only with this program:
   /// `GPUACTORS_LET(trainer, cluster.spawn("trainer", config)); const auto owned = cluster.own(trainer);`. Any thread.
@@ -283,26 +282,24 @@ public:
 
   // -- state -----------------------------------------------------------------------------------
 
-  /// Returns the current nodes, devices, leases, actors and queue; if `events_from` is above 0, also the broker's
-  /// decisions from that number on, in order. Blocks, and fails, as with the default `StateOptions`.
-  Result<v1::ClusterState> state(std::uint64_t events_from = 0);
-
-  /// Returns the same with what `options` asks for. Blocks until the answer has arrived.
+  /// Returns the current nodes, devices, leases, actors and queue, and what `options` asks for beside them. Blocks
+  /// until the answer has arrived.
   /// @returns `deadline_exceeded` if the broker does not answer within `StateOptions::timeout`, `unavailable` if the
   ///          cluster was closed.
-  Result<v1::ClusterState> state(const StateOptions& options);
+  Result<v1::ClusterState> state(const StateOptions& options = {});
 
   /// Requests the state without waiting for it. Each answer shows one moment; several may arrive in any order.
   Future<v1::ClusterState> state_async(const StateOptions& options = {});
 
   /// Calls `line` for each line that an actor's worker processes wrote, including its earlier lives on the same node;
-  /// with `LogsOptions::node`, for the lines of that node. Blocks until the last line; with `follow`, until the actor
-  /// has ended for good, `line` returns false, or a stop is requested by `LogsOptions::stop`. `follow` also follows the
-  /// actor to other nodes. A line of a process with several actors that cannot be attributed counts for each of them.
+  /// with `LogsOptions::node`, for those of them on that node, or for all its lines if the actor's name is empty.
+  /// Blocks until the last line; with `follow`, until the actor has ended for good, `line` returns false, or a stop is
+  /// requested by `LogsOptions::stop`. `follow` also follows the actor to other nodes. A line of a process with several
+  /// actors that cannot be attributed counts for each of them.
   /// @returns `not_found` if no such actor or node exists; `unavailable` if the node cannot be reached (with `follow`,
   ///          if that lasts so long that the node counts as gone); `unsupported` in an embedded cluster, whose output
   ///          is the program's.
-  Result<void> logs(std::string_view actor, const LogsOptions& options, const LogSink& line);
+  Result<void> logs(const ActorName& actor, const LogsOptions& options, const LogSink& line);
 
   /// Returns the types of this program; none after a move from this object.
   [[nodiscard]] const TypeRegistry& types() const;
@@ -331,7 +328,7 @@ private:
   void submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore* future, std::string_view task,
               Payload input, const google::protobuf::Descriptor* output, const Options& options);
   Result<Shared<Tensor>> put(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
-  Future<void> kill(std::string_view name, std::string_view name_space, ActorId id, const KillOptions& options);
+  Future<void> kill(const ActorName& actor, ActorId id, const KillOptions& options);
   Future<ActorRef> find(v1::FindActor message, std::string who, Duration timeout);
 
   std::shared_ptr<detail::ClusterCore> core_;

@@ -6,10 +6,10 @@
 
 namespace gpuactors {
 
-Result<void> Cluster::logs(std::string_view actor, const LogsOptions& options, const LogSink& line) {
+Result<void> Cluster::logs(const ActorName& actor, const LogsOptions& options, const LogSink& line) {
   if (core_ == nullptr)
     return fail(Errc::unavailable, "the cluster was closed");
-  if (actor.empty() && options.node.empty())
+  if (actor.name.empty() && options.node.empty())
     return fail(Errc::invalid_argument, "neither an actor nor a node is named, whose lines are wanted");
   if (options.count > limits::log_tail_lines)
     return fail(Errc::invalid_argument, fmt::format("{} lines of a log are too many at once: {} at most", options.count,

@@ -27,8 +27,6 @@ struct LogRecord {
 
 /// Selects the lines for `Cluster::logs`.
 struct LogsOptions {
-  /// The name space of the actor's name.
-  std::string name_space{};
   /// Only lines of this node; without an actor, all its lines. Needed for the lines of an actor that has ended.
   std::string node{};
   /// How many past lines to read, the latest ones; at most `limits::log_tail_lines`.

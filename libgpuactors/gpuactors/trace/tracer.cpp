@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -72,6 +73,11 @@ bool Tracer::flush(Duration timeout) {
 }
 
 void Tracer::run() {
+  // Signals are for the program's own threads; and TLS writes to a connection that its collector has closed raise
+  // SIGPIPE.
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
   std::unique_lock lock{mutex_};
   while (!stopping_) {
     wake_.wait_for(lock, options_.delay, [this] { return stopping_ || hurry_ || waiting_.size() >= options_.batch; });

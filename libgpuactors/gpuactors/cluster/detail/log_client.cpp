@@ -45,8 +45,9 @@ LogRecord to_record(LogLine line) {
 
 } // namespace
 
-LogClient::LogClient(ClusterCore& core, std::string_view actor, const LogsOptions& options, const LogSink& sink)
-  : core_(core), name_(actor), options_(options), sink_(sink), started_(std::chrono::system_clock::now()) {
+LogClient::LogClient(ClusterCore& core, const ActorName& actor, const LogsOptions& options, const LogSink& sink)
+  : core_(core), name_(actor.name), name_space_(actor.name_space), options_(options), sink_(sink),
+    started_(std::chrono::system_clock::now()) {
   // nop
 }
 
@@ -96,7 +97,7 @@ Result<LogClient::Place> LogClient::locate_actor(const v1::ClusterState& state) 
     message.set_id(actor_.value());
   } else {
     message.set_name(name_);
-    message.set_name_space(options_.name_space);
+    message.set_name_space(name_space_);
   }
   auto reply = std::make_shared<MessageReply<v1::ActorInfo>>();
   core_.ask_broker(reply, soon(2 * limits::settle), std::move(message));
@@ -116,13 +117,13 @@ Result<LogClient::Place> LogClient::locate_actor(const v1::ClusterState& state) 
 
 const v1::ActorInfo* LogClient::find_actor(const v1::ClusterState& state) const {
   const auto found = std::find_if(state.actors().begin(), state.actors().end(), [this](const v1::ActorInfo& actor) {
-    return actor_ ? actor.id() == actor_.value() : actor.name() == name_ && actor.name_space() == options_.name_space;
+    return actor_ ? actor.id() == actor_.value() : actor.name() == name_ && actor.name_space() == name_space_;
   });
   return found == state.actors().end() ? nullptr : &*found;
 }
 
 std::string LogClient::full_name() const {
-  return options_.name_space.empty() ? name_ : options_.name_space + "/" + name_;
+  return to_string(ActorName{name_, name_space_});
 }
 
 // -- the two ways to read ---------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // LogClient: reads an actor's or a node's lines from the nodes' agents. Internal to the cluster layer.
 #pragma once
 
+#include <gpuactors/cluster/actor_name.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/logs.hpp>
 
@@ -16,7 +17,7 @@ namespace gpuactors::detail {
 /// again and skips lines that were shown. One thread, which blocks.
 class LogClient {
 public:
-  LogClient(ClusterCore& core, std::string_view actor, const LogsOptions& options, const LogSink& sink);
+  LogClient(ClusterCore& core, const ActorName& actor, const LogsOptions& options, const LogSink& sink);
 
   /// Reads until there are no more lines, or the sink or a stop request ends the reading.
   Result<void> run();
@@ -74,6 +75,7 @@ private:
 
   ClusterCore& core_;
   const std::string name_;
+  const std::string name_space_;
   const LogsOptions& options_;
   const LogSink& sink_;
   const LogTime started_;
