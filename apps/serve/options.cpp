@@ -48,6 +48,8 @@ struct Typed {
 
 constexpr auto examples =
     "Without a GPU, networks run on this machine's cores, as a host device.\n\n"
+    "With OTEL_EXPORTER_OTLP_ENDPOINT=http://HOST:4318 in its environment, and its nodes', requests are traced there "
+    "(OpenTelemetry).\n\n"
     "Examples:\n"
     "  gpuactors-serve --model digits=checkpoint.safetensors\n"
     "      one model, HTTP on 127.0.0.1:8000 and gRPC on 127.0.0.1:8001\n"

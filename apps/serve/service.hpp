@@ -4,6 +4,7 @@
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/result.hpp>
+#include <gpuactors/base/trace_context.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -113,6 +114,8 @@ struct InferRequest {
   std::map<std::string, Parameter> parameters;
   /// Whether the client wants a reply of its own that says that there are no more (fronts see to that).
   bool wants_end = false;
+  /// What the work for it is a part of: its span here, or whatever its client has said.
+  gpuactors::TraceContext trace;
 };
 
 /// Where the time of a request went that was answered as part of a batch.
@@ -122,6 +125,8 @@ struct ReplyTimes {
   /// What the actor needed for the batch.
   gpuactors::Duration inferred{};
   std::uint64_t batch_rows = 0;
+  /// The span of the batch, unless it is recorded as a part of this request, or not at all.
+  gpuactors::TraceContext batch{};
 };
 
 /// One answer, or one of those of a generative model.

@@ -123,6 +123,42 @@ TEST_CASE("each request over gRPC has a line in the log, and its client is told 
   CHECK(says(3, R"("model":"wait","status":1)"));
 }
 
+TEST_CASE("a request over gRPC belongs to the trace that its metadata name, if they name one", "[serve]") {
+  const gpuactors::test::TemporaryFolder folder;
+  const auto file = folder.path() / "log";
+  {
+    Served served{{}, file};
+    auto stub = inference::GRPCInferenceService::NewStub(served.channel);
+    const auto trace_of = [&](const std::vector<std::string>& parents) {
+      grpc::ClientContext context;
+      for (const auto& parent : parents)
+        context.AddMetadata("traceparent", parent);
+      inference::ModelInferResponse answer;
+      CHECK(stub->ModelInfer(&context, row_for("line"), &answer).ok());
+      return served.service.last().trace;
+    };
+    const gpuactors::TraceContext parent{0x0af7651916cd43dd, 0x8448eb211c80319c, 0xb7ad6b7169203331, false};
+    CHECK(trace_of({to_traceparent(parent)}) == parent);
+    CHECK(trace_of({}) == gpuactors::TraceContext{});
+    CHECK(trace_of({"0af7651916cd43dd"}) == gpuactors::TraceContext{});
+    CHECK(trace_of({to_traceparent(parent), to_traceparent(parent)}) == gpuactors::TraceContext{});
+    grpc::ClientContext context;
+    context.AddMetadata("traceparent", to_traceparent(parent));
+    auto stream = stub->ModelStreamInfer(&context);
+    inference::ModelStreamInferResponse response;
+    REQUIRE(stream->Write(row_for("line")));
+    REQUIRE(stream->Read(&response));
+    CHECK(served.service.last().trace == parent);
+    stream->WritesDone();
+    CHECK(stream->Finish().ok());
+  }
+  std::ifstream lines{file};
+  int traced = 0;
+  for (std::string line; std::getline(lines, line);)
+    traced += line.find(R"("trace":"0af7651916cd43dd8448eb211c80319c")") == std::string::npos ? 0 : 1;
+  CHECK(traced == 2);
+}
+
 TEST_CASE("answers over gRPC are counted by code, each one of a stream", "[serve]") {
   Served served;
   auto stub = inference::GRPCInferenceService::NewStub(served.channel);

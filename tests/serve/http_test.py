@@ -551,6 +551,17 @@ class RequestLog(unittest.TestCase):
             self.assertEqual((lines[3]["model"], lines[1]["id"]), ("talk", failed.headers["x-request-id"]))
             self.assertEqual(server.metric("gpuactors_serve_request_log_lost_total"), 0)
 
+    def test_a_line_has_the_trace_that_its_client_names_if_it_names_one(self):
+        with tempfile.TemporaryDirectory() as folder, Server(
+                PROGRAM, "--request-log", folder + "/log") as server:
+            body, parent = infer_body([1, 2, 3, 4]), "00-" + "ab" * 16 + "-" + "cd" * 8 + "-00"
+            for fields in (["traceparent: " + parent], ["TraceParent: " + parent], [], ["traceparent: " + parent[:-1]],
+                           ["traceparent: " + parent, "traceparent: " + parent]):
+                self.assertEqual(ask(server, "POST", LINE, body, fields).status, 200)
+            eventually(lambda: len(self.lines(folder + "/log")) == 5)
+            self.assertEqual([line.get("trace") for line in self.lines(folder + "/log")],
+                             ["ab" * 16, "ab" * 16, None, None, None])
+
     def test_a_log_that_was_renamed_is_made_anew(self):
         with tempfile.TemporaryDirectory() as folder, Server(
                 PROGRAM, "--request-log", folder + "/log") as server:

@@ -185,9 +185,10 @@ public:
   }
 
   ChatClient ask(const std::string& text, gpuactors::Duration timeout = {}, std::uint64_t priority = 1,
-                 const SequenceStep& step = {}) {
+                 const SequenceStep& step = {}, const gpuactors::TraceContext& trace = {}) {
     auto request = prompt(text);
     request.sequence = step;
+    request.trace = trace;
     auto generation = Generation::of(std::move(request));
     const auto& pending = generation->pending();
     pending->priority = priority;

@@ -1,13 +1,14 @@
-// The log of requests: its lines, the ids of requests, and the file.
+// The log of requests: its lines, the ids of requests, and the file. And what spans say of them.
 #include <gpuactors/base/utf8.hpp>
 
-#include <apps/serve/protocol/request_log.hpp>
+#include <apps/serve/protocol/request_line.hpp>
 #include <support/catch.hpp>
 #include <support/results.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 using namespace serve;
@@ -39,6 +40,22 @@ LoggedRequest request(const std::string& id) {
   return result;
 }
 
+/// The attributes of its span, as text.
+std::map<std::string, std::string> attributes(const LoggedRequest& request) {
+  std::map<std::string, std::string> result;
+  for (const auto& [key, value] : span_attributes_of(request)) {
+    const auto text = std::visit(
+        [](const auto& x) {
+          std::ostringstream out;
+          out << x;
+          return out.str();
+        },
+        value);
+    CHECK(result.emplace(key, text).second);
+  }
+  return result;
+}
+
 const auto quiet = [](const std::string&) {};
 
 } // namespace
@@ -58,6 +75,65 @@ TEST_CASE("a line says who asked what, what became of it, and where the time wen
   const auto line = log_line_of(logged);
   CHECK(line.find(R"("request":"GET /\"x\n","status")") != std::string::npos);
   CHECK(line.find(R"("first_seconds":0.001)") != std::string::npos);
+}
+
+TEST_CASE("a line says which trace its request belongs to, recorded or not") {
+  auto logged = request("a");
+  CHECK(log_line_of(logged).find("trace") == std::string::npos);
+  for (const auto sampled : {true, false}) {
+    logged.trace = {0x1a, 0x2b, 3, sampled};
+    CHECK(log_line_of(logged).find(R"("id":"a","trace":"000000000000001a000000000000002b","request")")
+          != std::string::npos);
+  }
+}
+
+TEST_CASE("a span says what the log says, by OpenTelemetry's names where it has some") {
+  auto logged = request("a-1");
+  logged.times = ReplyTimes{550us, 250us, 8};
+  CHECK(attributes(logged)
+        == std::map<std::string, std::string>{{"client.address", "127.0.0.1"},
+                                              {"client.port", "4000"},
+                                              {"gpuactors.batch_rows", "8"},
+                                              {"gpuactors.infer_seconds", "0.00025"},
+                                              {"gpuactors.model", "digits"},
+                                              {"gpuactors.queue_seconds", "0.00055"},
+                                              {"gpuactors.request_id", "a-1"},
+                                              {"gpuactors.version", "2"},
+                                              {"http.response.status_code", "200"}});
+  LoggedRequest refused;
+  refused.front = "grpc";
+  refused.client = "[::1]:50001";
+  refused.status = 5;
+  refused.first = 1ms;
+  CHECK(attributes(refused)
+        == std::map<std::string, std::string>{{"client.address", "::1"},
+                                              {"client.port", "50001"},
+                                              {"gpuactors.first_seconds", "0.001"},
+                                              {"rpc.grpc.status_code", "5"}});
+  refused.client = "unix:";
+  CHECK(attributes(refused).at("client.address") == "unix:");
+}
+
+TEST_CASE("what clients do wrong is no error of the server's span") {
+  LoggedRequest request;
+  const auto error = [&](std::string_view front, int status) {
+    request.front = front;
+    request.status = status;
+    return server_error_of(request).value_or("none");
+  };
+  for (const auto status : {200, 400, 404, 429, 499})
+    CHECK(error("http", status) == "none");
+  CHECK(error("http", 500) == "500");
+  CHECK(error("http", 503) == "503");
+  for (const auto code : {0, 1, 3, 5, 7, 8, 16})
+    CHECK(error("grpc", code) == "none");
+  CHECK(error("grpc", 2) == "UNKNOWN");
+  CHECK(error("grpc", 4) == "DEADLINE_EXCEEDED");
+  CHECK(error("grpc", 12) == "UNIMPLEMENTED");
+  CHECK(error("grpc", 13) == "INTERNAL");
+  CHECK(error("grpc", 14) == "UNAVAILABLE");
+  CHECK(error("grpc", 15) == "DATA_LOSS");
+  CHECK(error("grpc", 17) == "none");
 }
 
 TEST_CASE("what strangers name is cut and made text: a line is JSON whatever they send") {

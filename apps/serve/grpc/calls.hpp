@@ -14,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace serve {
@@ -85,9 +86,13 @@ private:
 /// The id of a call that asks a model, which its client is told, and for whom it is.
 [[nodiscard]] std::string begin_request_id(const GrpcState& state, grpc::CallbackServerContext& context);
 
-/// The line of a request in the log.
+/// The methods that ask models, as traces call them.
+inline constexpr std::string_view model_infer = "inference.GRPCInferenceService/ModelInfer";
+inline constexpr std::string_view model_stream_infer = "inference.GRPCInferenceService/ModelStreamInfer";
+
+/// The line of a request in the log, and its span.
 [[nodiscard]] std::unique_ptr<RequestLine>
-begin_line(const GrpcState& state, const grpc::CallbackServerContext& context, std::string id, std::string what);
+begin_line(const GrpcState& state, const grpc::CallbackServerContext& context, std::string id, std::string_view method);
 
 /// The status, once it has been counted as an answer.
 [[nodiscard]] grpc::Status counted(const GrpcState& state, grpc::Status status);

@@ -14,7 +14,7 @@ using gpuactors::fail;
 using gpuactors::Result;
 
 ReadRequest read_request(const grpc::CallbackServerContext& context, const grpc::ByteBuffer& buffer,
-                         const std::shared_ptr<HeldBytes>& held) {
+                         const gpuactors::TraceContext& trace, const std::shared_ptr<HeldBytes>& held) {
   const auto arrived = gpuactors::Clock::now();
   const auto message = parse_request(buffer, held);
   if (!message)
@@ -23,6 +23,7 @@ ReadRequest read_request(const grpc::CallbackServerContext& context, const grpc:
   if (!read.request)
     return read;
   read.request->arrived = arrived;
+  read.request->trace = trace;
   const auto deadline = context.deadline();
   if (deadline == std::chrono::system_clock::time_point::max())
     return read;

@@ -19,8 +19,9 @@ struct ReadRequest {
 };
 
 /// Reads a request, with the deadline of its call.
+/// @param trace What its work is a part of.
 [[nodiscard]] ReadRequest read_request(const grpc::CallbackServerContext& context, const grpc::ByteBuffer& buffer,
-                                       const std::shared_ptr<HeldBytes>& held);
+                                       const gpuactors::TraceContext& trace, const std::shared_ptr<HeldBytes>& held);
 
 /// Counts the bytes of an answer.
 /// @returns `queue_full` when the server holds too much.

@@ -178,9 +178,9 @@ private:
 
   /// Without the lock: the model may answer at once.
   void ask() {
-    auto line = begin_line(*state(), context_, request_id_, "ModelStreamInfer");
+    auto line = begin_line(*state(), context_, request_id_, model_stream_infer);
     line->about.in_bytes = incoming_.Length();
-    auto [id, request] = read_request(context_, incoming_, state()->front->held);
+    auto [id, request] = read_request(context_, incoming_, line->about.trace, state()->front->held);
     incoming_.Clear();
     if (request) {
       line->about.model = request->model;

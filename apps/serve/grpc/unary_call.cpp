@@ -4,6 +4,7 @@
 
 #include <grpcpp/server_context.h>
 
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -19,7 +20,7 @@ class UnaryCall final : public MessageCall {
 public:
   UnaryCall(std::shared_ptr<GrpcState> state, grpc::CallbackServerContext& context)
     : MessageCall(std::move(state), context),
-      line_(begin_line(*UnaryCall::state(), context, begin_request_id(*UnaryCall::state(), context), "ModelInfer")) {
+      line_(begin_line(*UnaryCall::state(), context, begin_request_id(*UnaryCall::state(), context), model_infer)) {
     // nop
   }
 
@@ -35,7 +36,7 @@ private:
 
   void on_message() override {
     line_->about.in_bytes = message().Length();
-    auto request = read_request(context(), message(), state()->front->held).request;
+    auto request = read_request(context(), message(), line_->about.trace, state()->front->held).request;
     clear_message();
     if (!request)
       return refuse(status_of(request.error()));
@@ -106,6 +107,7 @@ private:
 };
 
 constexpr const char* request_id_key = "x-request-id";
+constexpr const char* trace_key = "traceparent";
 
 /// "127.0.0.1:40000" of "ipv4:127.0.0.1:40000", "[::1]:40000" of "ipv6:%5B::1%5D:40000".
 std::string address_of(const std::string& peer) {
@@ -115,6 +117,23 @@ std::string address_of(const std::string& peer) {
     if (const auto at = address.find(before); at != std::string::npos)
       address.replace(at, std::string_view{before}.size(), after);
   return address;
+}
+
+/// The span of a request, as a part of what its client says.
+gpuactors::OpenSpan begin_call_span(const grpc::CallbackServerContext& context, std::string_view method) {
+  const auto [first, last] = context.client_metadata().equal_range(trace_key);
+  gpuactors::TraceContext caller;
+  // Of two, nobody knows which one is meant.
+  if (first != last && std::next(first) == last)
+    caller = gpuactors::parse_traceparent({first->second.data(), first->second.size()}).value_or(caller);
+  gpuactors::OpenSpan span{method, gpuactors::SpanKind::server, caller};
+  if (!span.recorded())
+    return span;
+  const auto slash = method.find('/');
+  span.set("rpc.system", std::string{"grpc"});
+  span.set("rpc.service", std::string{method.substr(0, slash)});
+  span.set("rpc.method", std::string{method.substr(slash + 1)});
+  return span;
 }
 
 } // namespace
@@ -131,14 +150,15 @@ std::string begin_request_id(const GrpcState& state, grpc::CallbackServerContext
 }
 
 std::unique_ptr<RequestLine> begin_line(const GrpcState& state, const grpc::CallbackServerContext& context,
-                                        std::string id, std::string what) {
-  auto line = std::make_unique<RequestLine>(state.front->log, grpc::StatusCode::CANCELLED);
-  if (state.front->log == nullptr)
+                                        std::string id, std::string_view method) {
+  auto line =
+      std::make_unique<RequestLine>(state.front->log, grpc::StatusCode::CANCELLED, begin_call_span(context, method));
+  if (!line->wanted())
     return line;
   line->about.front = "grpc";
   line->about.client = address_of(context.peer());
   line->about.id = std::move(id);
-  line->about.what = std::move(what);
+  line->about.what = method.substr(method.find('/') + 1);
   return line;
 }
 

@@ -102,16 +102,17 @@ bool HttpApi::is_known(const HttpHead& head) const {
   return state_->tokens.get()->accept(head.authorization);
 }
 
-std::shared_ptr<Service::Ticket> HttpApi::answer(const HttpHead& head, Route route, Bytes body, Done done) const {
+std::shared_ptr<Service::Ticket> HttpApi::answer(const HttpHead& head, const gpuactors::TraceContext& trace,
+                                                 Route route, Bytes body, Done done) const {
   state_->http_requests.fetch_add(1, std::memory_order_relaxed);
   switch (route.endpoint) {
   case EndpointKind::infer:
-    return infer_over_http(state_, head, std::move(route), std::move(body), std::move(done));
+    return infer_over_http(state_, head, trace, std::move(route), std::move(body), std::move(done));
   case EndpointKind::generate:
   case EndpointKind::generate_stream:
   case EndpointKind::completions:
   case EndpointKind::chat_completions:
-    return generate_over_http(state_, std::move(route), std::move(body), std::move(done));
+    return generate_over_http(state_, trace, std::move(route), std::move(body), std::move(done));
   case EndpointKind::load:
   case EndpointKind::unload:
     control(route, body, done);

@@ -28,6 +28,8 @@ struct HttpHead {
   /// As they were sent.
   std::optional<std::string> inference_header_bytes;
   std::string request_id;
+  /// What the field `traceparent` says; not valid without a good one.
+  gpuactors::TraceContext trace;
   bool expects_continue = false;
 };
 
@@ -85,8 +87,10 @@ public:
   [[nodiscard]] bool is_known(const HttpHead& head) const;
 
   /// Answers what was admitted by `done`, once, on any thread, perhaps before this returns.
+  /// @param trace What its work is a part of.
   /// @returns the handle by which an inference is given up, or nothing.
-  std::shared_ptr<Service::Ticket> answer(const HttpHead& head, Route route, Bytes body, Done done) const;
+  std::shared_ptr<Service::Ticket> answer(const HttpHead& head, const gpuactors::TraceContext& trace, Route route,
+                                          Bytes body, Done done) const;
 
   [[nodiscard]] const FrontState& state() const noexcept {
     return *state_;

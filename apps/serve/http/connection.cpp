@@ -1,5 +1,6 @@
 #include <apps/serve/http/answer_head.hpp>
 #include <apps/serve/http/connection.hpp>
+#include <apps/serve/http/spans.hpp>
 
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/error.hpp>
@@ -217,9 +218,9 @@ void Connection::begin_body() {
   if (!parser_->is_framed())
     return refuse(400, "of the Transfer-Encodings this server has chunked, alone");
   keep_alive_ = parser_->keep_alive();
-  begin_line();
   HttpAnswer refused;
   route_ = loop_->api().admit(parser_->head(), refused);
+  begin_line();
   const auto has_body = parser_->chunked() || parser_->content_length().value_or(0) > 0;
   if (!route_) {
     // The body is not waited for.
@@ -325,15 +326,13 @@ void Connection::parse_chunks() {
 
 void Connection::work() {
   state_ = State::working;
-  if (line_ && !is_logged(route_->endpoint))
-    line_.reset();
   if (line_) {
-    line_->in_bytes = body_.size();
-    line_->model = route_->model;
+    line_->about.in_bytes = body_.size();
+    line_->about.model = route_->model;
   }
   // How long an answer may take is the model's business.
   deadline_ = gpuactors::never;
-  auto ticket = loop_->api().answer(parser_->head(), std::move(*route_), std::move(body_).take(),
+  auto ticket = loop_->api().answer(parser_->head(), trace_, std::move(*route_), std::move(body_).take(),
                                     [self = shared_from_this()](HttpAnswer answer) {
                                       self->loop_->post([self, answer = std::move(answer)]() mutable {
                                         // Closed while it was being answered: the answer is for nobody.
@@ -366,7 +365,7 @@ void Connection::respond(HttpAnswer answer) {
   keep_alive_ = keep_alive_ && !loop_->state()->stopping && !(old && answer_.stream);
   answer_head_ = answer_head(answer_, keep_alive_, old, request_id_);
   if (line_)
-    note_answer(*line_, answer_);
+    note_answer(line_->about, answer_);
   chunked_ = answer_.stream && !old;
   if (!answer_.stream)
     ticket_ = nullptr;
@@ -401,7 +400,7 @@ void Connection::write_piece(std::optional<HttpPiece> piece) {
   if (piece) {
     answer_.text = std::move(piece->text);
     if (line_)
-      line_->out_bytes += answer_.text.size();
+      line_->about.out_bytes += answer_.text.size();
     answer_.share = std::move(piece->share);
     answer_head_ = chunked_ ? chunk_head(answer_.text.size()) : "";
     buffers = {asio::buffer(answer_head_), asio::buffer(answer_.text)};
@@ -425,7 +424,9 @@ void Connection::on_written(const Code& error) {
   answer_ = {};
   if (error)
     return close();
-  end_line();
+  if (line_)
+    line_->end(line_->about.status);
+  line_.reset();
   if (!keep_alive_)
     return linger();
   next_request();
@@ -447,27 +448,28 @@ void Connection::next_request() {
     parse_head();
 }
 
-// -- the log -----------------------------------------------------------------------------------
+// -- for the log and traces -----------------------------------------------------------------------------------
 
 void Connection::begin_line() {
   const auto& head = parser_->head();
-  const bool logs = loop_->state()->log != nullptr;
-  if (logs || !head.request_id.empty())
+  const auto& log = loop_->state()->log;
+  if (log != nullptr || !head.request_id.empty())
     request_id_ = request_id_of(head.request_id);
-  if (!logs)
+  trace_ = head.trace;
+  if (route_ && !is_logged(route_->endpoint))
     return;
-  line_.emplace();
-  line_->front = "http";
+  auto span = begin_span(head, route_, tls_.has_value());
+  trace_ = span.context();
+  if (log == nullptr && !span.recorded())
+    return;
+  line_.emplace(log, client_has_gone, std::move(span));
+  auto& about = line_->about;
+  about.front = "http";
   Code ignored;
   if (const auto peer = socket_.remote_endpoint(ignored); !ignored)
-    line_->client = gpuactors::to_string(gpuactors::Endpoint{peer.address().to_string(), peer.port()});
-  line_->id = request_id_;
-  line_->what = head.method + ' ' + head.target;
-}
-
-void Connection::end_line() {
-  if (auto line = std::exchange(line_, std::nullopt))
-    loop_->state()->log->add(std::move(*line));
+    about.client = gpuactors::to_string(gpuactors::Endpoint{peer.address().to_string(), peer.port()});
+  about.id = request_id_;
+  about.what = head.method + ' ' + head.target;
 }
 
 // -- ending ------------------------------------------------------------------------------------
@@ -537,9 +539,9 @@ void Connection::close() {
     return;
   state_ = State::closed;
   // An error that did not get through is worth more than that it did not.
-  if (line_ && line_->status < 400)
-    line_->status = client_has_gone;
-  end_line();
+  if (line_)
+    line_->end(line_->about.status < 400 ? client_has_gone : line_->about.status);
+  line_.reset();
   leave_strangers();
   cancel();
   Code ignored;

@@ -88,11 +88,8 @@ private:
   void on_written(const Code& error);
   void next_request();
 
-  // -- the log
-  /// Begins the line of the request whose header has come, if it is one for the log.
+  /// Begins the line of the request whose header has come, if anybody wants one.
   void begin_line();
-  /// The request is over.
-  void end_line();
 
   // -- ending
   void linger();
@@ -140,7 +137,9 @@ private:
   bool chunked_ = false;
   /// What the client is told as the id of its request; empty: nothing.
   std::string request_id_;
-  std::optional<LoggedRequest> line_;
+  std::optional<RequestLine> line_;
+  /// What the work for the request is a part of.
+  gpuactors::TraceContext trace_;
   /// What is read when nobody wants it any more.
   std::vector<char> dropped_;
 };

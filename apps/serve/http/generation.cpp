@@ -34,9 +34,10 @@ class HttpGenerationCall final : public Service::Ticket,
                                  public AnswerStream,
                                  public std::enable_shared_from_this<HttpGenerationCall> {
 public:
-  HttpGenerationCall(std::shared_ptr<FrontState> state, Route route, Bytes body, HttpApi::Done done)
-    : state_(std::move(state)), route_(std::move(route)), form_(form_of(route_.endpoint)), body_(std::move(body)),
-      done_(std::move(done)) {
+  HttpGenerationCall(std::shared_ptr<FrontState> state, const gpuactors::TraceContext& trace, Route route, Bytes body,
+                     HttpApi::Done done)
+    : state_(std::move(state)), trace_(trace), route_(std::move(route)), form_(form_of(route_.endpoint)),
+      body_(std::move(body)), done_(std::move(done)) {
     // nop
   }
 
@@ -123,6 +124,7 @@ private:
     if (!share_.grow_to(bytes_of(*request)))
       return refuse(503, held_too_much);
     request->arrived = arrived_;
+    request->trace = trace_;
     request->model = std::move(route_.model);
     request->version = std::move(route_.version);
     const auto empty = empty_reply(*model, *request);
@@ -253,6 +255,7 @@ private:
   }
 
   std::shared_ptr<FrontState> state_;
+  const gpuactors::TraceContext trace_;
   Route route_;
   const std::unique_ptr<GenerationForm> form_;
   Bytes body_;
@@ -273,9 +276,10 @@ private:
 
 } // namespace
 
-std::shared_ptr<Service::Ticket> generate_over_http(const std::shared_ptr<FrontState>& state, Route route, Bytes body,
+std::shared_ptr<Service::Ticket> generate_over_http(const std::shared_ptr<FrontState>& state,
+                                                    const gpuactors::TraceContext& trace, Route route, Bytes body,
                                                     HttpApi::Done done) {
-  auto call = std::make_shared<HttpGenerationCall>(state, std::move(route), std::move(body), std::move(done));
+  auto call = std::make_shared<HttpGenerationCall>(state, trace, std::move(route), std::move(body), std::move(done));
   call->start();
   return call;
 }

@@ -10,8 +10,10 @@ namespace serve {
 /// Reads the body, has the model asked, and answers with the first of its replies, behind which the others come as
 /// events; or, where the path or the body says so, with all of them as one. What takes long happens on the threads of
 /// `FrontState::heavy`. Any thread.
+/// @param trace What its work is a part of.
 /// @returns the handle by which it is given up.
-std::shared_ptr<Service::Ticket> generate_over_http(const std::shared_ptr<FrontState>& state, Route route, Bytes body,
+std::shared_ptr<Service::Ticket> generate_over_http(const std::shared_ptr<FrontState>& state,
+                                                    const gpuactors::TraceContext& trace, Route route, Bytes body,
                                                     HttpApi::Done done);
 
 } // namespace serve

@@ -65,6 +65,11 @@ void HeadParser::on_field_impl(http::field field, Text name, Text value, Code&) 
     head_.inference_header_bytes = string_of(value);
   else if (field == http::field::unknown && lower_of(name) == "x-request-id")
     head_.request_id = string_of(value);
+  else if (field == http::field::unknown && boost::beast::iequals(name, "traceparent"))
+    // Of two, nobody knows which one is meant.
+    head_.trace = std::exchange(has_trace_, true)
+                      ? gpuactors::TraceContext{}
+                      : gpuactors::parse_traceparent({value.data(), value.size()}).value_or(gpuactors::TraceContext{});
 }
 
 void HeadParser::on_header_impl(Code&) {

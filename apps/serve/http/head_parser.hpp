@@ -59,6 +59,7 @@ private:
   HttpHead head_;
   bool old_ = false;
   bool has_transfer_encoding_ = false;
+  bool has_trace_ = false;
   bool framed_ = true;
   bool header_read_ = false;
   BodyBuffer* body_ = nullptr;

@@ -34,9 +34,9 @@ bool is_packed(const HttpHead& head) {
 /// One request on its way. It is the handle, too: the model's own comes later.
 class HttpInferenceCall : public Service::Ticket, public std::enable_shared_from_this<HttpInferenceCall> {
 public:
-  HttpInferenceCall(std::shared_ptr<FrontState> state, const HttpHead& head, Route route, Bytes body,
-                    HttpApi::Done done)
-    : state_(std::move(state)), packed_(is_packed(head)), header_bytes_(head.inference_header_bytes),
+  HttpInferenceCall(std::shared_ptr<FrontState> state, const HttpHead& head, const gpuactors::TraceContext& trace,
+                    Route route, Bytes body, HttpApi::Done done)
+    : state_(std::move(state)), packed_(is_packed(head)), header_bytes_(head.inference_header_bytes), trace_(trace),
       route_(std::move(route)), body_(std::move(body)), done_(std::move(done)) {
     // nop
   }
@@ -135,6 +135,7 @@ private:
       return done_(refusal(503, held_too_much));
     form_ = std::move(inference->form);
     inference->request.arrived = arrived_;
+    inference->request.trace = trace_;
     inference->request.model = std::move(route_.model);
     inference->request.version = std::move(route_.version);
     auto inner =
@@ -201,6 +202,7 @@ private:
   bool packed_;
   std::optional<std::string> header_bytes_;
   std::optional<std::uint64_t> json_bytes_;
+  const gpuactors::TraceContext trace_;
   Route route_;
   Bytes body_;
   const gpuactors::TimePoint arrived_ = gpuactors::Clock::now();
@@ -216,8 +218,10 @@ private:
 } // namespace
 
 std::shared_ptr<Service::Ticket> infer_over_http(const std::shared_ptr<FrontState>& state, const HttpHead& head,
-                                                 Route route, Bytes body, HttpApi::Done done) {
-  auto call = std::make_shared<HttpInferenceCall>(state, head, std::move(route), std::move(body), std::move(done));
+                                                 const gpuactors::TraceContext& trace, Route route, Bytes body,
+                                                 HttpApi::Done done) {
+  auto call =
+      std::make_shared<HttpInferenceCall>(state, head, trace, std::move(route), std::move(body), std::move(done));
   call->start();
   return call;
 }

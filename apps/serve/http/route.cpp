@@ -37,14 +37,6 @@ std::optional<std::string> decode(std::string_view text) {
   return result;
 }
 
-std::string_view path_of(std::string_view target) {
-  if (const auto scheme = target.find("://"); scheme != std::string_view::npos && target.front() != '/') {
-    const auto slash = target.find('/', scheme + 3);
-    target = slash == std::string_view::npos ? "/" : target.substr(slash);
-  }
-  return target.substr(0, target.find_first_of("?#"));
-}
-
 /// The parts between slashes; none when there are too many, or one is empty or cannot be decoded.
 std::optional<Segments> split(std::string_view path) {
   if (path.empty() || path.front() != '/')
@@ -121,6 +113,14 @@ std::optional<Route> repository_route(const Segments& segments) {
 
 } // namespace
 
+std::string_view path_of(std::string_view target) {
+  if (const auto scheme = target.find("://"); scheme != std::string_view::npos && target.front() != '/') {
+    const auto slash = target.find('/', scheme + 3);
+    target = slash == std::string_view::npos ? "/" : target.substr(slash);
+  }
+  return target.substr(0, target.find_first_of("?#"));
+}
+
 std::optional<Route> find_route(std::string_view target) {
   const auto segments = split(path_of(target));
   if (!segments)
@@ -149,6 +149,29 @@ bool is_inference(EndpointKind endpoint) noexcept {
   return endpoint == EndpointKind::infer || endpoint == EndpointKind::generate
          || endpoint == EndpointKind::generate_stream || endpoint == EndpointKind::completions
          || endpoint == EndpointKind::chat_completions;
+}
+
+std::string_view name_of(const Route& route) noexcept {
+  const bool has_version = !route.version.empty();
+  switch (route.endpoint) {
+  case EndpointKind::infer:
+    return has_version ? "POST /v2/models/{model}/versions/{version}/infer" : "POST /v2/models/{model}/infer";
+  case EndpointKind::generate:
+    return has_version ? "POST /v2/models/{model}/versions/{version}/generate" : "POST /v2/models/{model}/generate";
+  case EndpointKind::generate_stream:
+    return has_version ? "POST /v2/models/{model}/versions/{version}/generate_stream"
+                       : "POST /v2/models/{model}/generate_stream";
+  case EndpointKind::completions:
+    return "POST /v1/completions";
+  case EndpointKind::chat_completions:
+    return "POST /v1/chat/completions";
+  case EndpointKind::load:
+    return "POST /v2/repository/models/{model}/load";
+  case EndpointKind::unload:
+    return "POST /v2/repository/models/{model}/unload";
+  default:
+    return "HTTP";
+  }
 }
 
 std::string_view method_of(EndpointKind endpoint) noexcept {

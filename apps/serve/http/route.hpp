@@ -43,6 +43,13 @@ struct Route {
 /// Whether it asks a model, with a body that may be large.
 [[nodiscard]] bool is_inference(EndpointKind endpoint) noexcept;
 
+/// The path of a target.
+[[nodiscard]] std::string_view path_of(std::string_view target);
+
+/// What requests that ask models, load or unload them are called, without what each one names:
+/// "POST /v2/models/{model}/infer".
+[[nodiscard]] std::string_view name_of(const Route& route) noexcept;
+
 /// The method that an endpoint is asked with: "GET" (then also HEAD) or "POST".
 [[nodiscard]] std::string_view method_of(EndpointKind endpoint) noexcept;
 

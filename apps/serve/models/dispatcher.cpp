@@ -23,6 +23,10 @@ namespace {
 /// How often a version that ends looks for sequences that have been idle for too long.
 constexpr std::chrono::milliseconds look_for_idle{100};
 
+Error withdrawn() {
+  return Error{Errc::cancelled, "the client withdrew the request"};
+}
+
 } // namespace
 
 // -- life -----------------------------------------------------------------------------------------
@@ -139,8 +143,10 @@ bool Dispatcher::submit(const std::shared_ptr<Pending>& pending) {
       fail(pending,
            Error{admitted.error().code(), fmt::format("{}: {}", options_.facts.title, admitted.error().message())},
            reason::rejected, now, actions);
-    else
+    else {
+      begin_wait(*pending, pending->arrived);
       pump(now, actions);
+    }
     wake_timer();
   }
   act(std::move(actions));
@@ -154,6 +160,7 @@ void Dispatcher::cancel(Pending& pending) {
     if (!queue_.cancel(pending))
       return;
     const auto now = Clock::now();
+    fail_wait(pending, withdrawn(), now);
     ++statistics_.failures[reason::cancelled];
     count(statistics_.fail, now - pending.arrived);
     // Who has read some of a stream, and stops it, goes on from there.
@@ -165,13 +172,14 @@ void Dispatcher::cancel(Pending& pending) {
     }
     note_drained();
   }
-  std::exchange(pending.done, nullptr)(gpuactors::fail(Errc::cancelled, "the client withdrew the request"));
+  std::exchange(pending.done, nullptr)(gpuactors::fail(withdrawn()));
   act(std::move(actions));
 }
 
 void Dispatcher::fail(const RequestPtr& request, Error error, const char* reason, TimePoint now, Actions& actions) {
   ++statistics_.failures[reason];
   count(statistics_.fail, now - request->arrived);
+  fail_wait(*pending_of(request), error, now);
   leave_replica(*pending_of(request), now);
   leave_sequence(*request, false, now, actions);
   actions.answers.emplace_back(pending_of(request), gpuactors::fail(std::move(error)));

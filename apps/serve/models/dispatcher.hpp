@@ -2,6 +2,7 @@
 #pragma once
 
 #include "batch.hpp"
+#include "batch_trace.hpp"
 #include "generation.hpp"
 #include "histogram.hpp"
 #include "model_facts.hpp"
@@ -187,6 +188,7 @@ private:
     std::vector<batching::RequestPtr> members;
     std::uint64_t rows = 0;
     gpuactors::TimePoint start;
+    BatchTrace trace;
   };
 
   struct Replica {
@@ -225,6 +227,8 @@ private:
     std::uint64_t flight = 0;
     std::uint64_t rows = 0;
     std::vector<batching::RequestPtr> members;
+    /// What the call is a part of.
+    gpuactors::TraceContext trace;
   };
   struct Answer {
     Answer(std::shared_ptr<Pending> whose, gpuactors::Result<InferReply> what)
@@ -278,7 +282,7 @@ private:
   /// Fails the requests that need what a replica had.
   void lose_sequences(std::uint64_t replica, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
   void put_back(const batching::RequestPtr& request);
-  void answer_batch(const Flight& flight, const CheckedReply& reply, gpuactors::TimePoint now, Actions& actions);
+  void answer_batch(Flight& flight, const CheckedReply& reply, gpuactors::TimePoint now, Actions& actions);
   void fail_batch(const Flight& flight, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
   /// The reply was larger than a message: of the size that the text says.
   void fail_large(const Flight& flight, std::string_view size, gpuactors::TimePoint now, Actions& actions);

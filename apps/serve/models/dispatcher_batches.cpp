@@ -168,12 +168,13 @@ bool Dispatcher::begin_batch(Replica& replica, const batching::BatchQueue::Filte
       sequences_.sent(*request, replica.facts.id);
   }
   replica.free_at = deadline_after(start, times_.estimate(replica.facts.share, next.rows));
-  Launch launch{replica.run, replica.stream, replica.facts.id, number, next.rows, next.batch};
+  BatchTrace trace{next.batch, next.rows, options_.facts, now};
+  Launch launch{replica.run, replica.stream, replica.facts.id, number, next.rows, next.batch, trace.context};
   if (options_.facts.has_sequences())
     launches_.push_back(std::move(launch));
   else
     actions.launches.push_back(std::move(launch));
-  replica.flights.emplace(number, Flight{std::move(next.batch), next.rows, start});
+  replica.flights.emplace(number, Flight{std::move(next.batch), next.rows, start, std::move(trace)});
   return true;
 }
 
@@ -181,6 +182,7 @@ void Dispatcher::put_back(const batching::RequestPtr& request) {
   if (request->sequence != nullptr)
     batching::Sequences::returned(*request);
   queue_.put_back(request);
+  begin_wait(*pending_of(request), Clock::now());
 }
 
 void Dispatcher::act(Actions actions) {
@@ -237,6 +239,7 @@ void Dispatcher::launch(const Launch& launch) {
   Sent sent{launch.replica, launch.flight, launch.rows, {}};
   for (const auto& member : launch.members)
     sent.member_rows.push_back(member->rows);
+  const gpuactors::TraceScope scope{launch.trace};
   (*launch.run)(batch, [weak = weak_from_this(), sent = std::move(sent)](Result<BatchReply> reply) {
     if (const auto self = weak.lock())
       self->landed(sent, std::move(reply));
@@ -270,7 +273,7 @@ void Dispatcher::landed(const Sent& batch, Result<BatchReply> reply) {
     } else {
       // One that overtook another was not begun when it was thought to be.
       const bool in_order = found == replica->second.flights.begin();
-      const auto flight = std::move(found->second);
+      auto flight = std::move(found->second);
       replica->second.flights.erase(found);
       if (replica->second.flights.empty())
         replica->second.idle_since = replica->second.free_at = now;
@@ -279,10 +282,12 @@ void Dispatcher::landed(const Sent& batch, Result<BatchReply> reply) {
         waiting.start = now;
       if (reply && in_order)
         times_.add(replica->second.facts.share, flight.rows, now - flight.start);
-      if (checked)
+      if (checked) {
         answer_batch(flight, *checked, now, actions);
-      else
+      } else {
+        flight.trace.span.fail(checked.error());
         fail_batch(flight, checked.error(), now, actions);
+      }
     }
     pump(now, actions);
     wake_timer();
@@ -291,7 +296,7 @@ void Dispatcher::landed(const Sent& batch, Result<BatchReply> reply) {
   act(std::move(actions));
 }
 
-void Dispatcher::answer_batch(const Flight& flight, const CheckedReply& reply, TimePoint now, Actions& actions) {
+void Dispatcher::answer_batch(Flight& flight, const CheckedReply& reply, TimePoint now, Actions& actions) {
   const auto& facts = options_.facts;
   const auto& [outputs, input_time, infer_time, output_time] = reply.reply;
   auto infer = infer_time;
@@ -305,10 +310,12 @@ void Dispatcher::answer_batch(const Flight& flight, const CheckedReply& reply, T
   statistics_.last_inference_ms = milliseconds_since_epoch();
   count(statistics_.batches[flight.rows], infer);
   latencies_.infer.add(infer);
+  flight.trace.span.set("gpuactors.infer_seconds", gpuactors::to_seconds(infer));
   std::uint64_t first_row = 0;
   std::size_t number = 0;
   for (const auto& member : flight.members) {
-    const PartOfBatch part{first_row, member->rows, flight.members.size(), reply.texts[number++]};
+    const PartOfBatch part{first_row, member->rows, flight.members.size(), reply.texts[number]};
+    const auto batch = flight.trace.seen_by(number++);
     first_row += member->rows;
     if (!queue_.settle(*member))
       continue; // answered before, by its timeout or its client
@@ -322,7 +329,7 @@ void Dispatcher::answer_batch(const Flight& flight, const CheckedReply& reply, T
     count(statistics_.compute_infer, infer);
     count(statistics_.compute_output, output_time);
     InferReply answer{facts.name, facts.version, pending->request.id, {}};
-    answer.times = ReplyTimes{pending->sent - pending->arrived, infer, flight.rows};
+    answer.times = ReplyTimes{pending->sent - pending->arrived, infer, flight.rows, batch};
     answer.outputs = outputs_of(facts, pending->request.outputs, reply.reply, part);
     actions.answers.emplace_back(pending, std::move(answer));
   }
@@ -389,10 +396,11 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
 
 void Dispatcher::empty(Replica& replica, const Error& error, bool died, TimePoint now, Actions& actions) {
   const auto id = replica.facts.id;
-  const auto flights = std::move(replica.flights);
+  auto flights = std::move(replica.flights);
   replicas_.erase(id);
   lose_sequences(id, error, now, actions);
-  for (const auto& [number, flight] : flights)
+  for (auto& [number, flight] : flights) {
+    flight.trace.span.fail(error);
     for (const auto& member : flight.members) {
       if (options_.facts.generative) {
         lose_stream(member, error, died, now, actions);
@@ -413,6 +421,7 @@ void Dispatcher::empty(Replica& replica, const Error& error, bool died, TimePoin
       member->alone = member->alone || member->losses >= losses_until_alone;
       put_back(member);
     }
+  }
 }
 
 } // namespace serve

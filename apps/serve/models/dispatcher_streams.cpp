@@ -69,7 +69,11 @@ void Dispatcher::launch_stream(const Launch& launch) {
     return cancel(*pending);
   const auto left =
       pending->deadline == never ? Duration::max() : std::max(pending->deadline - Clock::now(), Duration::zero());
-  generation->begin((*launch.stream)(message_of(pending->request, options_.facts), left), launch.flight);
+  const auto begin = [&] {
+    const gpuactors::TraceScope scope{launch.trace};
+    return (*launch.stream)(message_of(pending->request, options_.facts), left);
+  };
+  generation->begin(begin(), launch.flight);
 }
 
 void Dispatcher::leave_replica(Pending& pending, TimePoint now) {

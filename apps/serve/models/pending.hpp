@@ -1,6 +1,8 @@
 // A request that was accepted by a model, until its answer.
 #pragma once
 
+#include <gpuactors/trace/span.hpp>
+
 #include <apps/serve/batching/request.hpp>
 #include <apps/serve/service.hpp>
 
@@ -24,6 +26,8 @@ struct Pending : batching::Request {
   bool admitted = false;
   /// When its batch went to a replica.
   gpuactors::TimePoint sent{};
+  /// As long as it waits.
+  gpuactors::OpenSpan wait;
 
   // Of a generative model.
   std::weak_ptr<Generation> generation;

@@ -43,6 +43,10 @@ constexpr auto ask_every = 1s;
 constexpr auto look_often = 50ms;
 constexpr auto look_seldom = 500ms;
 
+/// What is asked every now and then is a part of no request, and would begin a trace each time: this one is not
+/// recorded, unless the sampler records whatever it sees.
+constexpr gpuactors::TraceContext nobodys_trace{~std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0}, false};
+
 /// Replicas that are started at the same time.
 constexpr std::size_t most_starts = 4;
 
@@ -419,6 +423,7 @@ void ReplicaSet::ask_replicas(const batching::ScalingLook& look) {
   if (Clock::now() < next_ask_)
     return;
   next_ask_ = Clock::now() + ask_every;
+  const gpuactors::TraceScope scope{nobodys_trace};
   const auto generative = dispatcher_->facts().generative;
   for (const auto& [id, actor] : actors_) {
     // One that retires is none of those that are looked at, and may be stuck all the same.

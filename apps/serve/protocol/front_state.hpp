@@ -4,7 +4,7 @@
 #include <apps/serve/fronts.hpp>
 #include <apps/serve/protocol/access.hpp>
 #include <apps/serve/protocol/held_bytes.hpp>
-#include <apps/serve/protocol/request_log.hpp>
+#include <apps/serve/protocol/request_line.hpp>
 #include <apps/serve/protocol/status_counts.hpp>
 #include <apps/serve/protocol/work_pool.hpp>
 

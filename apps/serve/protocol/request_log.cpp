@@ -70,6 +70,8 @@ std::string log_line_of(const LoggedRequest& request) {
                                      fmt::gmtime(std::chrono::system_clock::to_time_t(request.arrived)),
                                      milliseconds % 1000));
   json.key("front").value(request.front).key("client").value(request.client).key("id").value(request.id);
+  if (request.trace.valid())
+    json.key("trace").value(fmt::format("{:016x}{:016x}", request.trace.trace_high, request.trace.trace_low));
   json.key("request").value(readable(request.what));
   if (!request.model.empty())
     json.key("model").value(readable(request.model));
@@ -87,12 +89,6 @@ std::string log_line_of(const LoggedRequest& request) {
   }
   json.close();
   return std::move(json).take();
-}
-
-void RequestLine::end(int status) {
-  about.status = status;
-  if (const auto log = std::exchange(log_, nullptr))
-    log->add(std::move(about));
 }
 
 /// The file, on the log's thread.

@@ -3,6 +3,7 @@
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/result.hpp>
+#include <gpuactors/base/trace_context.hpp>
 
 #include <apps/serve/service.hpp>
 
@@ -18,7 +19,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace serve {
@@ -45,6 +45,8 @@ struct LoggedRequest {
   gpuactors::Duration took{};
   /// What the model says of a request that it has answered.
   std::optional<ReplyTimes> times;
+  /// Its span, or whatever its client has said; not valid if it belongs to no trace.
+  gpuactors::TraceContext trace;
 };
 
 /// Returns the id that a client gives a request, or a new one if it gives none or one that is no plain word: 1 to 128
@@ -53,32 +55,6 @@ struct LoggedRequest {
 
 /// The line of a request, without its end.
 [[nodiscard]] std::string log_line_of(const LoggedRequest& request);
-
-class RequestLog;
-
-/// The line of a request that ends with whatever is left of it: given up, unless `end` was called. One thread at a
-/// time.
-class RequestLine {
-public:
-  /// Without a log, nothing comes of it.
-  RequestLine(std::shared_ptr<RequestLog> log, int given_up) : log_(std::move(log)) {
-    about.status = given_up;
-  }
-
-  RequestLine(const RequestLine&) = delete;
-  RequestLine& operator=(const RequestLine&) = delete;
-
-  ~RequestLine() {
-    end(about.status);
-  }
-
-  void end(int status);
-
-  LoggedRequest about;
-
-private:
-  std::shared_ptr<RequestLog> log_;
-};
 
 /// Any thread.
 class RequestLog {

@@ -78,10 +78,15 @@ void OpenSpan::link(const TraceContext& other) {
 }
 
 void OpenSpan::fail(const Error& error) {
+  if (record_ != nullptr)
+    fail(to_string(error.code()), error.message());
+}
+
+void OpenSpan::fail(std::string_view type, std::string_view message) {
   if (record_ == nullptr)
     return;
-  set("error.type", std::string{to_string(error.code())});
-  record_->error = error.message().substr(0, limits::span_text_bytes);
+  set("error.type", std::string{type});
+  record_->error = message.substr(0, limits::span_text_bytes);
 }
 
 void OpenSpan::end(TimePoint ended) {

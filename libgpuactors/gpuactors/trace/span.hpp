@@ -64,6 +64,9 @@ public:
   /// The work has failed: sets status and `error.type`.
   void fail(const Error& error);
 
+  /// The same for errors of other kinds, as the status codes of protocols.
+  void fail(std::string_view type, std::string_view message);
+
   /// The work is over.
   void end(TimePoint ended = Clock::now());
 
