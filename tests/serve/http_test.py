@@ -555,12 +555,13 @@ class RequestLog(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, Server(
                 PROGRAM, "--request-log", folder + "/log") as server:
             body, parent = infer_body([1, 2, 3, 4]), "00-" + "ab" * 16 + "-" + "cd" * 8 + "-00"
-            for fields in (["traceparent: " + parent], ["TraceParent: " + parent], [], ["traceparent: " + parent[:-1]],
-                           ["traceparent: " + parent, "traceparent: " + parent]):
-                self.assertEqual(ask(server, "POST", LINE, body, fields).status, 200)
+            said = {"one": ["traceparent: " + parent], "large": ["TraceParent: " + parent], "none": [],
+                    "bad": ["traceparent: " + parent[:-1]], "two": ["traceparent: " + parent] * 2}
+            for name, fields in said.items():
+                self.assertEqual(ask(server, "POST", LINE, body, [*fields, "X-Request-Id: " + name]).status, 200)
             eventually(lambda: len(self.lines(folder + "/log")) == 5)
-            self.assertEqual([line.get("trace") for line in self.lines(folder + "/log")],
-                             ["ab" * 16, "ab" * 16, None, None, None])
+            self.assertEqual({line["id"]: line.get("trace") for line in self.lines(folder + "/log")},
+                             {"one": "ab" * 16, "large": "ab" * 16, "none": None, "bad": None, "two": None})
 
     def test_a_log_that_was_renamed_is_made_anew(self):
         with tempfile.TemporaryDirectory() as folder, Server(

@@ -448,7 +448,7 @@ void Connection::next_request() {
     parse_head();
 }
 
-// -- for the log and traces -----------------------------------------------------------------------------------
+// -- the log and traces ------------------------------------------------------------------------
 
 void Connection::begin_line() {
   const auto& head = parser_->head();

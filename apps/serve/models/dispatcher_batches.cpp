@@ -181,8 +181,8 @@ bool Dispatcher::begin_batch(Replica& replica, const batching::BatchQueue::Filte
 void Dispatcher::put_back(const batching::RequestPtr& request) {
   if (request->sequence != nullptr)
     batching::Sequences::returned(*request);
-  queue_.put_back(request);
-  begin_wait(*pending_of(request), Clock::now());
+  if (queue_.put_back(request))
+    begin_wait(*pending_of(request), Clock::now());
 }
 
 void Dispatcher::act(Actions actions) {
