@@ -7,6 +7,7 @@
 #include <gpuactors/wire/detail/greeting.hpp>
 
 #include <fmt/format.h>
+#include <wire/raw_peer.hpp>
 
 #include <csignal>
 #include <filesystem>
@@ -79,7 +80,27 @@ TEST_CASE("what a program of a later release says beyond what is known is ignore
   const auto types = must(cluster.described_types());
   auto input = must(types.messages().from_json("examples.Vector", R"({"values":[12]})"));
   const auto output = must(cluster.submit_payload("square_plus", std::move(input), {.gpus = 0.25}).get());
-  CHECK(must(types.messages().to_json(output)) == R"({"values":[144]})");
+  CHECK(must(types.messages().to_json(output)) == R"({"values":[169]})");
+}
+
+TEST_CASE("a broker ends if the one that it stands by for is of a later release, and does not serve beside it",
+          "[processes][standby][releases]") {
+  Processes processes;
+  const RawPort later{later_words(1001) + "\n"};
+  const auto store = processes.file("broker.db");
+  // One that has never served, and one that has served before: that looks whether the other one serves now.
+  const bool has_served = GENERATE(false, true);
+  if (has_served) {
+    processes.start_broker({"--insecure", "--store", store});
+    processes.signal("broker", SIGTERM);
+    processes.await_end("broker");
+  }
+  processes.start_process("former", "127.0.0.1:0",
+                          {"--insecure", "--store", store, "--standby-of", to_string(later.address())});
+  processes.await_end("former");
+  CHECK(processes.count("runs release 77.0 with revisions 1001 to 1003, and this process") == 1);
+  CHECK(processes.count("upgrade this process") == 1);
+  CHECK(processes.count("broker listens at ") == (has_served ? 1 : 0));
 }
 
 TEST_CASE("a broker sends one of a later release away with the reason, and serves on", "[processes][releases]") {

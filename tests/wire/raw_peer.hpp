@@ -8,6 +8,7 @@
 #include <poll.h>
 
 #include <cstddef>
+#include <future>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -67,40 +68,39 @@ private:
   transport::Channel channel_;
 };
 
-/// A port that says `line` to the first who connects.
+/// A port that says `line` to all who connect, one after the other.
 class RawPort {
 public:
   explicit RawPort(std::string line) : listener_(must(transport::listen_tcp({"127.0.0.1", 0}))) {
     thread_ = std::thread{[this, line = std::move(line)] {
-      transport::Descriptor socket;
-      if (!transport::wait_for(listener_.socket.get(), POLLIN, stop_, soon()))
-        return;
-      RawPeer peer{must(transport::accept_next(listener_.socket.get()))};
-      peer.say(line);
-      answer_ = peer.line();
+      for (bool is_first = true; transport::wait_for(listener_.socket.get(), POLLIN, stop_, never); is_first = false) {
+        RawPeer peer{must(transport::accept_next(listener_.socket.get()))};
+        peer.say(line);
+        auto answer = peer.line();
+        if (is_first)
+          answer_.set_value(std::move(answer));
+      }
     }};
   }
 
   ~RawPort() {
     stop_.set();
-    if (thread_.joinable())
-      thread_.join();
+    thread_.join();
   }
 
   [[nodiscard]] Endpoint address() const {
     return {"127.0.0.1", listener_.port};
   }
 
-  /// What was said to it.
+  /// What the first one said. Call it once.
   std::string answer() {
-    thread_.join();
-    return answer_;
+    return answer_.get_future().get();
   }
 
 private:
   transport::TcpListener listener_;
   transport::Signal stop_ = must(transport::Signal::make());
-  std::string answer_;
+  std::promise<std::string> answer_;
   std::thread thread_;
 };
 
