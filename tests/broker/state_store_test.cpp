@@ -1,4 +1,6 @@
 #include <gpuactors/base/detail/files.hpp>
+#include <gpuactors/base/revisions.hpp>
+#include <gpuactors/base/version.hpp>
 #include <gpuactors/broker/state_store.hpp>
 
 #include <support/catch.hpp>
@@ -69,6 +71,19 @@ struct StateFixture {
     REQUIRE(::sqlite3_open(path.c_str(), &database) == SQLITE_OK);
     CHECK(::sqlite3_exec(database, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK);
     ::sqlite3_close(database);
+  }
+
+  /// The revision that the file says it has.
+  int revision() const {
+    sqlite3* database = nullptr;
+    sqlite3_stmt* statement = nullptr;
+    REQUIRE(::sqlite3_open(path.c_str(), &database) == SQLITE_OK);
+    REQUIRE(::sqlite3_prepare_v2(database, "PRAGMA user_version", -1, &statement, nullptr) == SQLITE_OK);
+    REQUIRE(::sqlite3_step(statement) == SQLITE_ROW);
+    const auto version = ::sqlite3_column_int(statement, 0);
+    ::sqlite3_finalize(statement);
+    ::sqlite3_close(database);
+    return version;
   }
 };
 
@@ -302,20 +317,50 @@ TEST_CASE_METHOD(StateFixture, "of several that open a new file at once, one get
 
 // -- files that will not do -----------------------------------------------------------------------
 
-TEST_CASE_METHOD(StateFixture, "a newer version's file is refused and stays as it is") {
+TEST_CASE_METHOD(StateFixture, "a file of a later revision is refused and stays as it is", "[releases]") {
   open();
   store->put(Section::actors, number(1), "a");
   commit();
   store.reset();
-  run_sql("PRAGMA user_version = 2");
-  CHECK(why_not(Errc::unsupported)
-        == path.string()
-               + " was written by a newer version: its schema is 2, and this version knows 1; use that "
-                 "version or another file");
-  run_sql("PRAGMA user_version = 1");
+  run_sql(fmt::format("PRAGMA user_version = {}", state_revision + 1));
+  CHECK(
+      why_not(Errc::unsupported)
+      == fmt::format("{} was written by a later release: its revision is {}, and release {} knows those up to {}; use "
+                     "that release, put back the copy from before the upgrade, or name another file",
+                     path.string(), state_revision + 1, release, state_revision));
+  CHECK(revision() == state_revision + 1);
+  run_sql(fmt::format("PRAGMA user_version = {}", state_revision));
   open();
   CHECK(load(Section::actors).size() == 1);
   CHECK(store->incarnation() == 2);
+}
+
+TEST_CASE_METHOD(StateFixture, "a file of an earlier revision is read, and earlier releases open it no more",
+                 "[releases]") {
+  open();
+  store->put(Section::actors, number(1), "a");
+  commit();
+  store.reset();
+  CHECK(revision() == state_revision);
+  run_sql("PRAGMA user_version = 1");
+  open();
+  CHECK(load(Section::actors) == Entries{{number(1), "a"}});
+  store.reset();
+  CHECK(revision() == state_revision);
+}
+
+TEST_CASE_METHOD(StateFixture, "a file that is not this program's to use keeps its revision", "[releases]") {
+  open();
+  store.reset();
+  run_sql("PRAGMA user_version = 1");
+  // Another program has it.
+  sqlite3* other = nullptr;
+  REQUIRE(::sqlite3_open(path.c_str(), &other) == SQLITE_OK);
+  CHECK(::sqlite3_exec(other, "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE", nullptr, nullptr, nullptr)
+        == SQLITE_OK);
+  CHECK_THAT(why_not(Errc::already_exists), Contains("is in use"));
+  ::sqlite3_close(other);
+  CHECK(revision() == 1);
 }
 
 TEST_CASE_METHOD(StateFixture, "files of others are refused and stay as they are") {

@@ -354,6 +354,7 @@ TEST_CASE("in plaintext too, nobody makes a process take memory by announcing a 
     for (const auto operation : {client_handshake, direct_message}) {
       INFO("port " << port << ", operation " << int{operation});
       const Stranger stranger{port};
+      stranger.greet();
       stranger.say(header(operation, 0xffff'ffff, operation == direct_message ? 1 : 0));
       CHECK(stranger.is_sent_away());
     }
@@ -369,8 +370,11 @@ TEST_CASE("in plaintext, many who announce large messages and send none are sent
   for (const auto port : target.ports()) {
     INFO("port " << port);
     Strangers strangers;
-    for (std::size_t i = 0; i < welcome + 4; ++i)
-      strangers.emplace_back(port).say(header(client_handshake, announced, 0));
+    for (std::size_t i = 0; i < welcome + 4; ++i) {
+      const auto& stranger = strangers.emplace_back(port);
+      stranger.greet();
+      stranger.say(header(client_handshake, announced, 0));
+    }
     CHECK(eventually([&] {
       return std::count_if(strangers.begin(), strangers.end(), [](const auto& one) { return one.was_sent_away(); })
              >= 4;

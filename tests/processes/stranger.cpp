@@ -63,6 +63,13 @@ void Stranger::say(std::string_view bytes) const {
   }
 }
 
+void Stranger::greet() const {
+  std::string line;
+  for (char next = 0; next != '\n' && ::recv(socket_.get(), &next, 1, 0) == 1;)
+    line += next;
+  say(line);
+}
+
 bool Stranger::is_sent_away() const {
   char ignored[4096];
   for (;;) {

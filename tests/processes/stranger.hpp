@@ -24,6 +24,9 @@ public:
   /// Sends these bytes, or as many as the other side takes before it ends the connection.
   void say(std::string_view bytes) const;
 
+  /// Says the greeting that it hears, as a process of the other one's release does.
+  void greet() const;
+
   /// Whether the other side ends the connection within ten seconds, whatever it says before.
   [[nodiscard]] bool is_sent_away() const;
 

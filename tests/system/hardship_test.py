@@ -94,13 +94,18 @@ def no_descriptors(program, folder):
     def limit():
         resource.setrlimit(resource.RLIMIT_NOFILE, (96, 96))
 
-    # Without TLS: with it only 32 strangers may wait at a time, which is not enough to take all.
+    # Without TLS, and with the greeting that they hear: of those who say nothing only 32 may wait at a time, which is
+    # not enough to take all.
     cluster = Cluster(program, folder, "--insecure", preexec_fn=limit)
     host, port = cluster.broker.split(":")
     strangers = []
     for _ in range(120):
         stranger = socket.create_connection((host, int(port)), timeout=DEADLINE)
         strangers.append(stranger)
+        try:
+            stranger.sendall(stranger.makefile("rb").readline())
+        except OSError:
+            pass  # turned away
     until(lambda: "descriptors, and they are used up" in cluster.notices(), "some are turned away, with the reason")
     for stranger in strangers:
         stranger.close()

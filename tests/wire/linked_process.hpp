@@ -33,7 +33,8 @@ private:
 /// One with an actor that answers ticks.
 class LinkedProcess {
 public:
-  explicit LinkedProcess(const LinkOptions& options = {}) : system_(options) {
+  explicit LinkedProcess(const LinkOptions& options = {}, const System::Configure& configure = {})
+    : system_(options, configure) {
     auto links = Links::make(system_.get(), port_, options);
     REQUIRE(links);
     links_ = std::move(*links);

@@ -78,11 +78,15 @@ void Relay::relay(int dialler) {
 
 void Relay::pump(int from, int to, Gate& gate) {
   std::array<char, 4096> bytes{};
+  bool greets = true;
   for (;;) {
-    const auto read = ::recv(from, bytes.data(), bytes.size(), 0);
+    // Byte by byte to the end of the greeting.
+    const auto read = ::recv(from, bytes.data(), greets ? 1 : bytes.size(), 0);
     if (read <= 0)
       break;
-    gate.pass();
+    if (!greets)
+      gate.pass();
+    greets = greets && bytes[0] != '\n';
     for (ssize_t sent = 0; sent < read;) {
       const auto done = ::send(to, bytes.data() + sent, static_cast<std::size_t>(read - sent), MSG_NOSIGNAL);
       if (done <= 0)

@@ -25,7 +25,7 @@ public:
     return {"127.0.0.1", port_};
   }
 
-  /// What passes from those who dial, and what passes to them.
+  /// What passes from those who dial, and what passes to them, behind the greetings of both.
   Gate from_dialler{true};
   Gate to_dialler{true};
 

@@ -4,6 +4,7 @@
 #include <gpuactors/wire/links.hpp>
 #include <gpuactors/wire/messages.hpp>
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -12,8 +13,11 @@ namespace gpuactors::test {
 /// One system with its configuration; waits for its actors when it ends.
 class System {
 public:
+  using Configure = std::function<void(caf::actor_system_config&)>;
+
   /// @param links how it talks to others, if it does.
-  explicit System(const std::optional<LinkOptions>& links = {});
+  /// @param configure what else it is.
+  explicit System(const std::optional<LinkOptions>& links = {}, const Configure& configure = {});
   ~System();
 
   [[nodiscard]] caf::actor_system& get() noexcept {

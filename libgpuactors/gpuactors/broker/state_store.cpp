@@ -1,4 +1,6 @@
 #include <gpuactors/base/detail/files.hpp>
+#include <gpuactors/base/revisions.hpp>
+#include <gpuactors/base/version.hpp>
 #include <gpuactors/broker/state_store.hpp>
 
 #include <fcntl.h>
@@ -13,7 +15,6 @@ namespace fs = std::filesystem;
 
 // "gpua": SQLite's application id, which tells our files from those of other programs.
 constexpr std::int64_t application = 0x67707561;
-constexpr std::int64_t schema = 1;
 
 // How long a starting broker waits for an ending one to unlock the file.
 constexpr int wait_milliseconds = 500;
@@ -189,24 +190,30 @@ private:
       return fail(Errc::invalid_argument,
                   fmt::format("{} is a database of another program: name another file, or one that does not exist",
                               path_.string()));
-    if (version != schema)
+    if (version > state_revision)
       return fail(Errc::unsupported,
-                  fmt::format("{} was written by a newer version: its schema is {}, and this version knows {}; use "
-                              "that version or another file",
-                              path_.string(), version, schema));
+                  fmt::format("{} was written by a later release: its revision is {}, and release {} knows those up to "
+                              "{}; use that release, put back the copy from before the upgrade, or name another file",
+                              path_.string(), version, release, state_revision));
     GPUACTORS_LET(finding, run("PRAGMA quick_check(1)"));
     if (finding != "ok")
       return fail_damaged(finding);
+    // From now on, no earlier release opens the file: it would drop what it does not know.
+    if (version < state_revision)
+      GPUACTORS_TRY(run(mark_revision()));
     return {};
   }
 
+  static std::string mark_revision() {
+    return fmt::format("PRAGMA user_version = {}", state_revision);
+  }
+
   Result<void> fill() const {
-    for (const auto& sql :
-         {std::string{"CREATE TABLE state (section TEXT NOT NULL, key NOT NULL, value BLOB NOT NULL, "
-                      "PRIMARY KEY (section, key)) WITHOUT ROWID"},
-          std::string{"CREATE TABLE incarnation (number INTEGER NOT NULL)"},
-          std::string{"INSERT INTO incarnation VALUES (0)"}, fmt::format("PRAGMA application_id = {}", application),
-          fmt::format("PRAGMA user_version = {}", schema)})
+    for (const auto& sql : {std::string{"CREATE TABLE state (section TEXT NOT NULL, key NOT NULL, value BLOB NOT NULL, "
+                                        "PRIMARY KEY (section, key)) WITHOUT ROWID"},
+                            std::string{"CREATE TABLE incarnation (number INTEGER NOT NULL)"},
+                            std::string{"INSERT INTO incarnation VALUES (0)"},
+                            fmt::format("PRAGMA application_id = {}", application), mark_revision()})
       GPUACTORS_TRY(run(sql));
     return {};
   }

@@ -23,8 +23,9 @@ class StateStore : public DesiredState {
 public:
   /// Opens the file, or creates it with access for its owner alone; the folder must exist. The object locks the file
   /// until it is destroyed or the process ends.
+  /// A file of an earlier revision becomes one of this program's (base/revisions.hpp).
   /// @returns `already_exists` when another store still has the file after a short wait, `unsupported` for a file of a
-  ///          newer version, `invalid_argument` for a file that is damaged, belongs to another program or cannot be at
+  ///          later revision, `invalid_argument` for a file that is damaged, belongs to another program or cannot be at
   ///          this path, `unavailable` when the disk is full.
   static Result<std::unique_ptr<StateStore>> open(const std::filesystem::path& path);
 

@@ -12,6 +12,7 @@
 #include <gpuactors/cluster/detail/termination.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/trace/span.hpp>
+#include <gpuactors/wire/detail/greeting.hpp>
 #include <gpuactors/wire/json.hpp>
 
 #include <fmt/format.h>
@@ -157,7 +158,8 @@ private:
   std::shared_ptr<std::atomic<bool>> agent_needed_ = std::make_shared<std::atomic<bool>>(true);
 };
 
-/// `worker --describe NODE SPEC FILE PLUGIN...`: writes the devices and types to FILE as JSON.
+/// `worker --describe NODE SPEC FILE PLUGIN...`: writes the devices and types to FILE as JSON, behind a line that says
+/// what this program speaks.
 Result<void> describe(const std::string& node, const std::string& spec, const std::string& file,
                       const std::vector<std::string>& plugins) {
   const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
@@ -173,7 +175,7 @@ Result<void> describe(const std::string& node, const std::string& spec, const st
   *offer.mutable_node() = describe_node(options, devices);
   GPUACTORS_LET(json, message_to_json(offer));
   std::ofstream out{file};
-  if (!(out << json).flush())
+  if (!(out << detail::to_line(detail::own_greeting()) << json).flush())
     return fail(Errc::unavailable, fmt::format("{} cannot be written", file));
   return {};
 }
@@ -187,8 +189,8 @@ Result<void> run(int argc, const char* const* argv) {
   constexpr int worker_arguments = 3;
   if (argc != worker_arguments)
     return fail(Errc::invalid_argument, "a worker is started by its node");
-  GPUACTORS_LET(payload, payload_from_json(*v1::WorkerSetup::descriptor(), argv[2]));
-  GPUACTORS_LET(setup, std::move(payload).take_as<v1::WorkerSetup>());
+  v1::WorkerSetup setup;
+  GPUACTORS_TRY(message_from_json(setup, argv[2], UnknownFields::ignored));
   die_with_parent(static_cast<pid_t>(setup.parent()));
   die_first_without_memory();
   WorkerProcess process;

@@ -73,11 +73,13 @@ Result<Payload> payload_from_json(const google::protobuf::Descriptor& descriptor
   return Payload::of(std::move(message));
 }
 
-Result<void> message_from_json(google::protobuf::Message& message, std::string_view json) {
+Result<void> message_from_json(google::protobuf::Message& message, std::string_view json, UnknownFields unknown) {
   const auto blank = std::all_of(json.begin(), json.end(), [](unsigned char c) { return std::isspace(c) != 0; });
   if (blank)
     return {};
-  const auto status = google::protobuf::util::JsonStringToMessage(std::string{json}, &message);
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = unknown == UnknownFields::ignored;
+  const auto status = google::protobuf::util::JsonStringToMessage(std::string{json}, &message, options);
   if (!status.ok()) {
     const std::string_view report{status.message().data(), status.message().size()};
     return fail(Errc::invalid_argument, explain(*message.GetDescriptor(), json, report));

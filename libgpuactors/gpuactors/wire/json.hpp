@@ -15,8 +15,13 @@ namespace gpuactors {
 /// @returns `invalid_argument` in one line, with the place and what is wrong there.
 [[nodiscard]] Result<Payload> payload_from_json(const google::protobuf::Descriptor& descriptor, std::string_view json);
 
+/// What becomes of fields that the message's type does not have: they are mistakes of people, or new in the release of
+/// the program that wrote them.
+enum class UnknownFields { refused, ignored };
+
 /// Reads `json` into an empty message of any type, as `payload_from_json` does.
-[[nodiscard]] Result<void> message_from_json(google::protobuf::Message& message, std::string_view json);
+[[nodiscard]] Result<void> message_from_json(google::protobuf::Message& message, std::string_view json,
+                                             UnknownFields unknown = UnknownFields::refused);
 
 /// Renders a message as JSON on one line, fields under the names of the .proto file, fields at their default included.
 [[nodiscard]] Result<std::string> message_to_json(const google::protobuf::Message& message);

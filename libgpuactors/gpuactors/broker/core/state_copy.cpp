@@ -1,11 +1,32 @@
+#include <gpuactors/base/revisions.hpp>
+#include <gpuactors/base/version.hpp>
 #include <gpuactors/broker/core/state_copy.hpp>
 #include <gpuactors/broker/core/state_feed.hpp>
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <utility>
 
 namespace gpuactors {
+
+namespace {
+
+bool is_revision(const v1::StateEntry& entry) {
+  return entry.section() == static_cast<std::uint32_t>(StateSection::ids) && entry.name() == revision_key;
+}
+
+Result<void> check_revision(const v1::StateEntry& entry) {
+  const auto revision = std::strtoull(entry.value().c_str(), nullptr, 10);
+  if (revision <= state_revision)
+    return {};
+  return fail(Errc::unsupported,
+              fmt::format("the active broker keeps a state of revision {}, and release {}, which would copy it, knows "
+                          "those up to {}: upgrade the broker that stands by first",
+                          revision, release, state_revision));
+}
+
+} // namespace
 
 StateCopy::StateCopy(std::shared_ptr<DesiredState> to, std::string address, std::uint64_t term, bool has_copy)
   : to_(std::move(to)) {
@@ -30,6 +51,10 @@ Result<bool> StateCopy::apply(const v1::StateChanges& answer) {
     anew_ = true;
   }
   for (const auto& entry : answer.entries()) {
+    if (is_revision(entry)) {
+      GPUACTORS_TRY(check_revision(entry));
+      continue;
+    }
     if (entry.section() >= state_sections)
       return fail(Errc::invalid_argument,
                   fmt::format("an entry of section {} came, and {} are known", entry.section(), state_sections));

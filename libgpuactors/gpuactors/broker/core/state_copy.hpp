@@ -29,8 +29,8 @@ public:
   }
 
   /// Applies the answer to it.
-  /// @returns whether there is more to be asked at once; errors of the own state, `invalid_argument` for an answer
-  ///          that cannot be one. The next request begins anew then.
+  /// @returns whether there is more to be asked at once; errors of the own state, `unsupported` for a state of a later
+  ///          revision, `invalid_argument` for an answer that cannot be one. The next request begins anew then.
   Result<bool> take(const v1::StateChanges& answer);
 
   /// Whether the copy is of one piece: all that the other one had, at some time since this object was made.

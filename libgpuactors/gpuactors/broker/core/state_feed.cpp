@@ -1,3 +1,4 @@
+#include <gpuactors/base/revisions.hpp>
 #include <gpuactors/broker/core/state_feed.hpp>
 
 #include <algorithm>
@@ -91,6 +92,7 @@ Result<v1::StateChanges> StateFeed::read(const v1::FollowState& request) {
     copied_.reset();
     answer.set_anew(true);
     answer.set_after(number_);
+    *answer.add_entries() = to_wire(StateSection::ids, std::string{revision_key}, std::to_string(state_revision));
     GPUACTORS_TRY(copy(nullptr, answer));
     return answer;
   }

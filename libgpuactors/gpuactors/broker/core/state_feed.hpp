@@ -25,6 +25,9 @@ inline constexpr const char* serves_key = "serves";
 /// The key in `StateSection::ids` that is there once a broker that stands by has all of a state.
 inline constexpr const char* copied_key = "copied";
 
+/// The key in `StateSection::ids` under which a copy begins with the revision of the state, as text. No store has it.
+inline constexpr const char* revision_key = "revision";
+
 /// Whether an entry is of one broker alone, so that no other one takes it over.
 [[nodiscard]] bool is_own_entry(StateSection section, const StateKey& key);
 

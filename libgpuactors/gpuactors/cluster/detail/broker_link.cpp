@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 namespace gpuactors::detail {
 
 /// Removes a request from `open_` when it is answered.
@@ -151,12 +153,21 @@ void BrokerLink::changed(Result<caf::strong_actor_ptr> handle) {
               deadline_after(Clock::now(), limits::link_timeout), hello_(), port_.handle());
     return;
   }
-  const std::lock_guard lock{mutex_};
-  handle_ = nullptr;
-  greeting_ = nullptr;
-  connected_ = false;
-  why_down_ = handle.error();
-  wake_.notify_all();
+  std::vector<RequestPort::Ticket> hopeless;
+  {
+    const std::lock_guard lock{mutex_};
+    handle_ = nullptr;
+    greeting_ = nullptr;
+    connected_ = false;
+    why_down_ = handle.error();
+    wake_.notify_all();
+    // A broker of a release that this one does not understand does not get better with time.
+    if (handle.error().code() == Errc::unsupported)
+      for (const auto& [ticket, send] : open_)
+        hopeless.push_back(ticket);
+  }
+  for (const auto ticket : hopeless)
+    port_.abandon(ticket, handle.error());
 }
 
 void BrokerLink::greeted(const caf::strong_actor_ptr& handle) {

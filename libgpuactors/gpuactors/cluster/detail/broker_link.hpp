@@ -11,7 +11,8 @@
 
 namespace gpuactors::detail {
 
-/// Keeps requests (`ask`) until they are answered, and repeats them after a lost connection. Messages without an answer
+/// Keeps requests (`ask`) until they are answered, and repeats them after a lost connection; if the broker that is
+/// there then is of a release that does not understand this one, they fail. Messages without an answer
 /// (`tell`) are sent once: after a lost connection, the client's `Hello` says which leases it holds. Any thread.
 class BrokerLink : public std::enable_shared_from_this<BrokerLink> {
 public:

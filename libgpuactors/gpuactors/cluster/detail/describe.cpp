@@ -3,11 +3,13 @@
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/cluster/detail/describe.hpp>
 #include <gpuactors/cluster/detail/plugins.hpp>
+#include <gpuactors/wire/detail/greeting.hpp>
 #include <gpuactors/wire/json.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -81,6 +83,18 @@ Result<std::string> read_offer(const std::string& program, const Ended& ended, c
               last_line.empty() ? fmt::format("{} {} when it was asked what it has", program, end) : last_line);
 }
 
+/// Reads what a program has written: whether it speaks what this one does, and its description.
+Result<v1::RegisterNode> offer_of(const std::string& program, std::string_view text) {
+  const auto end = std::min(text.find('\n'), text.size());
+  const auto greeting = read_greeting(text.substr(0, end));
+  if (!greeting)
+    return fail(before_revisions(own_greeting(), program));
+  GPUACTORS_TRY(agree(own_greeting(), *greeting, program));
+  v1::RegisterNode offer;
+  GPUACTORS_TRY(message_from_json(offer, text.substr(end), UnknownFields::ignored));
+  return offer;
+}
+
 } // namespace
 
 Result<v1::RegisterNode> describe_program(const std::string& program, const std::string& node, const std::string& spec,
@@ -101,8 +115,7 @@ Result<v1::RegisterNode> describe_program(const std::string& program, const std:
   std::filesystem::remove(path, error);
   if (!text)
     return fail(text.error());
-  GPUACTORS_LET(payload, payload_from_json(*v1::RegisterNode::descriptor(), *text));
-  return std::move(payload).take_as<v1::RegisterNode>();
+  return offer_of(program, *text);
 }
 
 } // namespace gpuactors::detail

@@ -60,8 +60,8 @@ bool serves(DaemonCore& core, const Endpoint& at, std::uint64_t term) {
   auto answered = std::make_shared<std::promise<bool>>();
   auto answer = answered->get_future();
   core.links().connect(at, limits::connect_timeout, [&core, answered, question](Result<caf::strong_actor_ptr> handle) {
-    if (!handle)
-      return answered->set_value(false);
+    if (!handle) // one of a release that this one does not understand may serve
+      return answered->set_value(handle.error().code() == Errc::unsupported);
     core.port().ask(std::make_shared<FollowReply>([answered](const Result<v1::StateChanges>& changes) {
                       answered->set_value(changes.has_value());
                     }),
@@ -137,9 +137,11 @@ public:
   }
 
   /// There is a connection to the active broker, or none any more.
-  void connected(caf::strong_actor_ptr active) {
+  void connected(Result<caf::strong_actor_ptr> active) {
     std::unique_lock lock{mutex_};
-    active_ = std::move(active);
+    if (!active && active.error().code() == Errc::unsupported)
+      failure_ = active.error();
+    active_ = active ? std::move(*active) : nullptr;
     ask(lock);
   }
 
@@ -216,7 +218,9 @@ private:
       succession_.answered(succession_.nodes(), Clock::now());
       say(changes.error().message());
     }
-    if (!more)
+    if (!more && more.error().code() == Errc::unsupported)
+      failure_ = more.error();
+    else if (!more)
       say(fmt::format("the copy of its state: {}", more.error().message()));
     if (more && *more)
       return ask(lock);
@@ -337,7 +341,7 @@ Result<void> StandbyPart::start(DaemonCore& core, const BrokerDaemon& options, c
   redial_ = std::make_shared<Redial>(core.links(), std::vector{active_},
                                      [weak = std::weak_ptr{state_}](Result<caf::strong_actor_ptr> handle) {
                                        if (const auto state = weak.lock())
-                                         state->connected(handle ? *handle : nullptr);
+                                         state->connected(std::move(handle));
                                      });
   state_->again = [weak = std::weak_ptr{redial_}](Error why) {
     if (const auto redial = weak.lock())

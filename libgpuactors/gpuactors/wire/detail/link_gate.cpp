@@ -15,8 +15,13 @@ namespace {
 
 constexpr std::chrono::seconds refusals_counted_for{10};
 constexpr std::size_t refusals_said_most = 5;
-/// Whoever takes connections in plaintext says at once who it is.
+/// Whoever takes connections in plaintext says at once what it speaks.
 constexpr std::chrono::seconds greeting_patience{1};
+/// First bytes: of CAF's protocol, with which connections began before there were greetings, and of TLS.
+constexpr char caf_of_acceptor = 0;
+constexpr char caf_of_dialler = 1;
+constexpr char tls_alert = 0x15;
+constexpr char tls_handshake = 0x16;
 
 std::string host_of(int socket) {
   sockaddr_storage address{};
@@ -55,19 +60,47 @@ std::string explain(const std::string& error) {
   return error;
 }
 
+/// Appends what the other side says, up to the end of its greeting, or as far as it can be one. One byte at a time:
+/// what follows is CAF's.
+Result<void> hear(transport::Channel& channel, std::string& text, TimePoint until) {
+  while (may_be_greeting(text) && !text.ends_with('\n')) {
+    std::byte next{};
+    GPUACTORS_TRY(channel.read_some(&next, 1, until));
+    text += static_cast<char>(next);
+  }
+  return {};
+}
+
+Result<void> say(transport::Channel& channel, const Greeting& own, TimePoint until) {
+  const auto line = to_line(own);
+  return channel.write_all(reinterpret_cast<const std::byte*>(line.data()), line.size(), Duration::max(), until);
+}
+
+std::optional<Greeting> greeting_in(std::string_view text) {
+  if (!text.ends_with('\n'))
+    return std::nullopt;
+  text.remove_suffix(1);
+  return read_greeting(text);
+}
+
+bool begins_with(std::string_view text, char first) {
+  return !text.empty() && text.front() == first;
+}
+
 } // namespace
 
-Result<std::shared_ptr<LinkGate>> LinkGate::make(std::optional<transport::TlsContext> tls, Notice notice) {
+Result<std::shared_ptr<LinkGate>> LinkGate::make(std::optional<transport::TlsContext> tls, Notice notice,
+                                                 Greeting own) {
   GPUACTORS_LET(stop, transport::Signal::make());
   GPUACTORS_LET(changed, transport::Signal::make());
   return std::shared_ptr<LinkGate>{
-      new LinkGate{std::move(tls), std::move(notice), std::move(stop), std::move(changed)}};
+      new LinkGate{std::move(tls), std::move(notice), std::move(own), std::move(stop), std::move(changed)}};
 }
 
-LinkGate::LinkGate(std::optional<transport::TlsContext> tls, Notice notice, transport::Signal stop,
+LinkGate::LinkGate(std::optional<transport::TlsContext> tls, Notice notice, Greeting own, transport::Signal stop,
                    transport::Signal changed)
-  : tls_(std::move(tls)), notice_(std::move(notice)), stop_(std::move(stop)), changed_(std::move(changed)),
-    guests_(changed_, limits::links) {
+  : tls_(std::move(tls)), notice_(std::move(notice)), own_(std::move(own)), stop_(std::move(stop)),
+    changed_(std::move(changed)), guests_(changed_, limits::links) {
   // nop
 }
 
@@ -90,11 +123,15 @@ Result<LinkSession> LinkGate::dial(const Endpoint& to, TimePoint until) {
     return fail(Errc::unavailable, fmt::format("no connection to {}: {}", to_string(to), socket.error().message()));
   set_options(socket->get());
   transport::Channel channel{std::move(*socket), stop_};
-  if (!tls_) {
-    const auto greeted = channel.wait_for_bytes(std::min(until, deadline_after(Clock::now(), greeting_patience)));
-    const bool is_silent = !greeted && greeted.error().code() == Errc::deadline_exceeded;
-    return LinkSession{std::move(channel).release().first, nullptr, {}, is_silent};
-  }
+  if (tls_)
+    GPUACTORS_TRY(secure(channel, to, until));
+  GPUACTORS_TRY(meet(channel, to, until));
+  auto peer = tls_ ? channel.peer(*tls_) : transport::TlsPeer{};
+  auto [ready, session] = std::move(channel).release();
+  return LinkSession{std::move(ready), std::move(session), std::move(peer)};
+}
+
+Result<void> LinkGate::secure(transport::Channel& channel, const Endpoint& to, TimePoint until) const {
   auto secured = channel.secure(*tls_, transport::TlsPart::connects_to_node, until);
   // The peer's first bytes tell whether it accepts this side's certificate.
   if (secured)
@@ -107,9 +144,42 @@ Result<LinkSession> LinkGate::dial(const Endpoint& to, TimePoint until) {
     return fail(secured.error().code() == Errc::cancelled ? Errc::unavailable : Errc::invalid_argument,
                 fmt::format("{} is not trusted, or does not trust this process: {}", to_string(to),
                             explain(secured.error().message())));
-  auto peer = channel.peer(*tls_);
-  auto [ready, session] = std::move(channel).release();
-  return LinkSession{std::move(ready), std::move(session), std::move(peer)};
+  return {};
+}
+
+Result<void> LinkGate::meet(transport::Channel& channel, const Endpoint& to, TimePoint until) const {
+  std::string text;
+  bool has_spoken = false;
+  auto heard = hear(channel, text, tls_ ? until : std::min(until, deadline_after(Clock::now(), greeting_patience)));
+  if (!heard && heard.error().code() == Errc::deadline_exceeded && !tls_) {
+    // One that expects TLS is silent, and says why it ends the connection once it has heard something.
+    has_spoken = true;
+    heard = say(channel, own_, until);
+    if (heard)
+      heard = hear(channel, text, until);
+  }
+  const bool ended = !heard && heard.error().code() == Errc::worker_died;
+  if (!tls_ && ((ended && has_spoken) || begins_with(text, tls_alert)))
+    return fail(Errc::invalid_argument, fmt::format("{} ended the connection: it may speak TLS, which --insecure turns "
+                                                    "off here",
+                                                    to_string(to)));
+  if (ended)
+    return fail(Errc::unavailable, fmt::format("{} ended the connection during the handshake", to_string(to)));
+  if (!heard && heard.error().code() == Errc::deadline_exceeded)
+    return fail(Errc::unavailable, fmt::format("{} took the connection but did not answer in time", to_string(to)));
+  if (!heard)
+    return fail(Errc::unavailable, fmt::format("no connection to {}: {}", to_string(to), heard.error().message()));
+  if (begins_with(text, caf_of_acceptor))
+    return fail(before_revisions(own_, to_string(to)));
+  const auto other = greeting_in(text);
+  if (!other)
+    return fail(Errc::invalid_argument, fmt::format("{} is no port of gpuactors", to_string(to)));
+  // Also without a common revision: the other side then says the same to its people.
+  const auto said = has_spoken ? Result<void>{} : say(channel, own_, until);
+  GPUACTORS_TRY(agree(own_, *other, to_string(to)));
+  if (!said)
+    return fail(Errc::unavailable, fmt::format("{} ended the connection during the handshake", to_string(to)));
+  return {};
 }
 
 void LinkGate::keep(const Endpoint& to, LinkSession session) {
@@ -129,32 +199,61 @@ std::optional<LinkSession> LinkGate::take(const Endpoint& to) {
 
 void LinkGate::greet(Descriptor socket, OnReady ready) {
   set_options(socket.get());
-  if (!tls_)
-    return ready(LinkSession{std::move(socket), nullptr, {}});
   guests_.join_ended();
   auto ignored = never;
   if (stop_.is_set() || !guests_.make_room(ignored))
     return; // a rejected peer dials again
   guests_.add(transport::Channel{std::move(socket), stop_},
               [this, ready = std::move(ready)](transport::Guests::Guest& guest) {
-                const auto host = host_of(guest.channel().socket());
-                const auto until = deadline_after(Clock::now(), limits::connect_timeout);
-                if (auto secured = guest.channel().secure(*tls_, transport::TlsPart::accepts, until); !secured) {
-                  // A peer that disconnects or stays silent, such as a port scan, is not reported.
-                  if (secured.error().code() == Errc::unavailable)
-                    refuse(host, explain(secured.error().message()));
+                if (!receive(guest))
                   return;
-                }
                 // The guest is no longer a stranger, so it is not evicted while its connection is released.
                 guest.set(transport::GuestState::busy);
-                auto peer = guest.channel().peer(*tls_);
+                auto peer = tls_ ? guest.channel().peer(*tls_) : transport::TlsPeer{};
                 auto [socket, session] = std::move(guest.channel()).release();
                 ready(LinkSession{std::move(socket), std::move(session), std::move(peer)});
               });
 }
 
-void LinkGate::refuse_tls(int socket) {
-  refuse(host_of(socket), "it speaks TLS: one of the two was started with --insecure");
+bool LinkGate::receive(transport::Guests::Guest& guest) {
+  auto& channel = guest.channel();
+  auto host = host_of(channel.socket());
+  const auto until = deadline_after(Clock::now(), limits::connect_timeout);
+  if (tls_) {
+    if (auto secured = channel.secure(*tls_, transport::TlsPart::accepts, until); !secured) {
+      // A peer that disconnects or stays silent, such as a port scan, is not reported.
+      if (secured.error().code() == Errc::unavailable)
+        refuse(host, explain(secured.error().message()));
+      return false;
+    }
+    guest.set(transport::GuestState::busy);
+    host += fmt::format(" ({})", channel.peer(*tls_).caller().name);
+  }
+  std::string text;
+  const bool has_heard = say(channel, own_, until) && hear(channel, text, until);
+  const auto other = greeting_in(text);
+  if (!has_heard || !other) {
+    if (const auto verdict = verdict_on(text); !verdict.empty() && !stop_.is_set())
+      refuse(host, verdict);
+    return false;
+  }
+  const auto agreed = agree(own_, *other, "it");
+  if (!agreed)
+    refuse(host, agreed.error().message());
+  return agreed.has_value();
+}
+
+std::string LinkGate::verdict_on(const std::string& text) const {
+  if (begins_with(text, caf_of_dialler))
+    return before_revisions(own_, "it").message();
+  if (!tls_)
+    return begins_with(text, tls_handshake) ? "it speaks TLS: one of the two was started with --insecure" : "";
+  // Its certificate says that it belongs to the cluster. Releases from before revisions end the connection when they
+  // hear a greeting.
+  return text.empty() ? fmt::format("it has not said what it speaks, and may run a release from before revisions; this "
+                                    "process runs release {}",
+                                    own_.release)
+                      : "it speaks no protocol of gpuactors";
 }
 
 void LinkGate::refuse_crowd(int socket, std::size_t most) {

@@ -1,8 +1,9 @@
 // LinkGate: admits connections to this process and makes connections to others. It does everything that happens before
-// CAF sees a byte: dialling, TLS, time limits, the number of strangers. Internal to the layer.
+// CAF sees a byte: dialling, TLS, what both sides speak, time limits, the number of strangers. Internal to the layer.
 #pragma once
 
 #include <gpuactors/base/endpoint.hpp>
+#include <gpuactors/wire/detail/greeting.hpp>
 #include <gpuactors/wire/transport/guests.hpp>
 
 #include <functional>
@@ -14,14 +15,12 @@
 
 namespace gpuactors::detail {
 
-/// A connection whose peer has shown its certificate; in plaintext, any established connection.
+/// A connection whose peer has shown its certificate, unless it is in plaintext, and speaks what this process does.
 struct LinkSession {
   Descriptor socket;
   /// The TLS session; null in plaintext.
   transport::TlsSession tls;
   transport::TlsPeer peer;
-  /// The peer, to which this process has connected, says nothing by itself, as one does that expects TLS.
-  bool is_silent = false;
 };
 
 /// Makes the TLS handshakes on its own threads and gives CAF established connections, because CAF's own TLS module
@@ -35,7 +34,9 @@ public:
   using OnReady = std::function<void(LinkSession)>;
 
   /// @param tls the certificates; none means plaintext.
-  static Result<std::shared_ptr<LinkGate>> make(std::optional<transport::TlsContext> tls, Notice notice);
+  /// @param own what this process says that it speaks.
+  static Result<std::shared_ptr<LinkGate>> make(std::optional<transport::TlsContext> tls, Notice notice,
+                                                Greeting own = own_greeting());
 
   /// Ends as `close` does.
   ~LinkGate();
@@ -46,22 +47,21 @@ public:
     return tls_.has_value();
   }
 
-  /// Connects, and makes the TLS handshake, including the wait for the peer's first bytes. Blocks until `until` at
-  /// most.
-  /// @returns `unavailable` if nobody answers, `invalid_argument` if the two sides do not trust each other.
+  /// Connects, makes the TLS handshake, and exchanges greetings. Blocks until `until` at most.
+  /// @returns `unavailable` if nobody answers, `invalid_argument` if the two sides do not trust each other or there is
+  ///          no port of gpuactors, `unsupported` if they speak nothing in common.
   Result<LinkSession> dial(const Endpoint& to, TimePoint until);
 
   /// Keeps a connection until CAF asks for it; `take` then returns it, or nothing if there is none.
   void keep(const Endpoint& to, LinkSession session);
   std::optional<LinkSession> take(const Endpoint& to);
 
-  /// Makes the handshake with a peer that has connected to this process, on another thread, and calls `ready` there on
-  /// success. In plaintext, calls `ready` at once.
+  /// Does the same with a peer that has connected to this process, on another thread, and calls `ready` there on
+  /// success.
   void greet(Descriptor socket, OnReady ready);
 
-  /// Report a refused connection: a plaintext one that began with a TLS handshake, one for which too few of the
-  /// process's `most` descriptors are left, or one that was accepted and ends because of what its peer has done.
-  void refuse_tls(int socket);
+  /// Report a refused connection: one for which too few of the process's `most` descriptors are left, or one that was
+  /// accepted and ends because of what its peer has done.
   void refuse_crowd(int socket, std::size_t most);
   void refuse_peer(int socket, const std::string& name, std::string_view why);
 
@@ -78,13 +78,24 @@ public:
   void close();
 
 private:
-  LinkGate(std::optional<transport::TlsContext> tls, Notice notice, transport::Signal stop, transport::Signal changed);
+  LinkGate(std::optional<transport::TlsContext> tls, Notice notice, Greeting own, transport::Signal stop,
+           transport::Signal changed);
 
+  /// Secures a connection that this process has begun.
+  Result<void> secure(transport::Channel& channel, const Endpoint& to, TimePoint until) const;
+  /// Exchanges greetings over it.
+  Result<void> meet(transport::Channel& channel, const Endpoint& to, TimePoint until) const;
+  /// Does both with a connection that was accepted, and reports why not. @returns whether it may go on.
+  bool receive(transport::Guests::Guest& guest);
+  /// What is to be reported of a peer that has said `text` and has then ended or is waited for no longer: empty if
+  /// nothing.
+  [[nodiscard]] std::string verdict_on(const std::string& text) const;
   /// Reports a refused connection, at a limited rate.
   void refuse(const std::string& host, const std::string& why);
 
   std::optional<transport::TlsContext> tls_;
   Notice notice_;
+  const Greeting own_;
   transport::Signal stop_;
   transport::Signal changed_;
   transport::Guests guests_;

@@ -48,20 +48,13 @@ struct LinkEnds {
 /// The read policy of CAF's stream: reads from the pipe, which never blocks.
 class ReadPolicy {
 public:
-  ReadPolicy(Pipe& pipe, LinkGate& gate, bool secure) : pipe_(pipe), gate_(gate), secure_(secure) {
+  explicit ReadPolicy(Pipe& pipe) : pipe_(pipe) {
     // nop
   }
 
-  rw_state read_some(std::size_t& done, native_socket socket, void* data, std::size_t size) {
+  rw_state read_some(std::size_t& done, native_socket, void* data, std::size_t size) {
     ++reads_;
-    if (pipe_.read(data, size, done) == Pipe::Read::failed)
-      return rw_state::failure;
-    if (!secure_ && done > 0 && std::exchange(first_, false)
-        && *static_cast<const unsigned char*>(data) == tls_handshake) {
-      gate_.refuse_tls(socket);
-      return rw_state::failure;
-    }
-    return rw_state::success;
+    return pipe_.read(data, size, done) == Pipe::Read::failed ? rw_state::failure : rw_state::success;
   }
 
   /// Required by CAF's template; never called.
@@ -88,14 +81,9 @@ public:
 
 private:
   static constexpr int most_reads = 256;
-  // The first byte that a TLS client sends; messages of CAF's protocol begin with smaller values.
-  static constexpr unsigned char tls_handshake = 0x16;
 
   Pipe& pipe_;
-  LinkGate& gate_;
-  const bool secure_;
   int reads_ = 0;
-  bool first_ = true;
 };
 
 /// A CAF stream that reads from a pipe and writes through it.
@@ -186,12 +174,10 @@ class LinkScribe final : public caf::io::scribe {
 public:
   LinkScribe(default_multiplexer& multiplexer, LinkSession session, LinkEnds ends, Begun begun)
     : scribe(caf::io::network::conn_hdl_from_socket(session.socket.get())), gate_(std::move(ends.gate)),
-      lanes_(std::move(ends.lanes)), twins_(std::move(ends.twins)), begun_(begun),
-      speaks_(begun == Begun::there || session.is_silent), other_(std::move(session.peer)),
-      owner_(std::make_shared<LinkScribe*>(this)), socket_(std::move(session.socket)),
+      lanes_(std::move(ends.lanes)), twins_(std::move(ends.twins)), begun_(begun), speaks_(begun == Begun::there),
+      other_(std::move(session.peer)), owner_(std::make_shared<LinkScribe*>(this)), socket_(std::move(session.socket)),
       pipe_(std::make_shared<Pipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer))),
-      stream_(multiplexer, socket_.get(), *pipe_, ReadPolicy{*pipe_, *gate_, gate_->is_secure()},
-              [this] { read_soon(); }) {
+      stream_(multiplexer, socket_.get(), *pipe_, ReadPolicy{*pipe_}, [this] { read_soon(); }) {
     // The stream closes the socket when the event loop releases it.
     static_cast<void>(socket_.release());
   }
