@@ -2,6 +2,7 @@
 
 #include <apps/cli/cluster_options.hpp>
 
+#include <algorithm>
 #include <iostream>
 
 namespace gpuactors::cli {
@@ -42,7 +43,9 @@ Result<Cluster> ClusterOptions::open(Duration patience) const {
   GPUACTORS_TRY(check());
   auto options = options_;
   // A person at the terminal wants an answer soon, and a broker that is being restarted is back within a second.
-  options.connect.timeout = patience;
+  // A machine that does not answer at all takes as long as that, before the next address is tried.
+  options.connect.timeout =
+      patience * (1 + std::count(options.connect.broker.begin(), options.connect.broker.end(), ','));
   // The registry is empty, so that the nodes' types count even where a type of this program has the same name.
   options.connect.registry = std::make_shared<TypeRegistry>();
   return Cluster::open(std::move(options));

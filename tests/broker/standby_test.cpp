@@ -54,7 +54,7 @@ struct Pair {
 /// One with a copy.
 Succession succession_of(std::set<std::string> nodes, std::size_t votes = 0) {
   Succession succession{{5s, 10s, votes}, std::move(nodes), start_time};
-  succession.copied();
+  succession.copied(start_time);
   return succession;
 }
 
@@ -294,21 +294,21 @@ TEST_CASE("a broker takes over when it hears nothing and most of the nodes have 
   CHECK_FALSE(succession.is_due(silent));
   succession.asked("n0", silent);
   CHECK_FALSE(succession.is_due(silent));
-  // One that it does not know, and one twice.
+  // One that it does not know counts as one more of all, and one that asks twice once.
   succession.asked("stranger", silent);
   succession.asked("n0", silent);
   CHECK_FALSE(succession.is_due(silent));
   succession.asked("n2", silent);
   CHECK(succession.is_due(silent));
   CHECK(succession.describe(silent)
-        == "it has not answered for 6.0 s, and 2 of its 3 nodes have asked here, of which 2 have to");
+        == "it has not answered for 6.0 s, and 3 of 4 nodes have asked here, of which 3 have to");
 }
 
 TEST_CASE("a broker without a copy does not take over", "[standby]") {
   Succession succession{{5s, 10s}, {"n0"}, start_time};
   succession.asked("n0", start_time + 6s);
   CHECK_FALSE(succession.is_due(start_time + 6s));
-  succession.copied();
+  succession.copied(start_time);
   CHECK(succession.is_due(start_time + 6s));
 }
 
@@ -328,11 +328,58 @@ TEST_CASE("a broker that hears of the active one does not take over, whoever ask
 
 TEST_CASE("that a node has asked counts for a while", "[standby]") {
   auto succession = three_nodes();
+  succession.copied(start_time + 5s);
   succession.asked("n0", start_time + 6s);
   succession.asked("n1", start_time + 17s);
   CHECK_FALSE(succession.is_due(start_time + 17s));
   succession.asked("n0", start_time + 18s);
   CHECK(succession.is_due(start_time + 18s));
+}
+
+TEST_CASE("nodes that the active broker lost before it died decide, too", "[standby]") {
+  auto succession = succession_of({"n0"});
+  succession.asked("n1", start_time + 6s);
+  CHECK_FALSE(succession.is_due(start_time + 6s));
+  succession.asked("n2", start_time + 6s);
+  CHECK(succession.is_due(start_time + 6s));
+}
+
+TEST_CASE("a broker with an old copy waits for the active one to come back", "[standby]") {
+  auto succession = three_nodes();
+  auto now = start_time + 100s;
+  const auto ask = [&] {
+    succession.asked("n0", now);
+    succession.asked("n1", now);
+  };
+  for (ask(); now <= start_time + 130s; now += 5s, ask())
+    CHECK_FALSE(succession.is_due(now));
+  CHECK(succession.is_due(now));
+  CHECK(says(Error{Errc::unavailable, succession.describe(now)}, "; the copy of its state is 135 s old"));
+  // They are with the active one again, and then not.
+  now += 11s;
+  ask();
+  CHECK_FALSE(succession.is_due(now));
+  Succession restarted{{5s, 10s}, {"n0"}, start_time};
+  restarted.copied();
+  restarted.asked("n0", start_time + 6s);
+  CHECK_FALSE(restarted.is_due(start_time + 6s));
+  for (now = start_time + 6s; now <= start_time + 40s; now += 1s)
+    restarted.asked("n0", now);
+  CHECK(restarted.is_due(now));
+}
+
+TEST_CASE("a broker that stood still waits as one that has just heard of the active one", "[standby]") {
+  auto succession = three_nodes();
+  const auto now = start_time + 8s;
+  for (const auto* node : {"n0", "n1", "n2"})
+    succession.asked(node, now);
+  CHECK(succession.is_due(now));
+  succession.stood_still(now);
+  CHECK_FALSE(succession.is_due(now));
+  for (const auto* node : {"n0", "n1", "n2"})
+    succession.asked(node, now);
+  CHECK_FALSE(succession.is_due(now + 4s));
+  CHECK(succession.is_due(now + 6s));
 }
 
 TEST_CASE("so many votes decide as it was told, and of a cluster without nodes the first one", "[standby]") {

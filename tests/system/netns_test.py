@@ -32,9 +32,10 @@ def ip(*arguments):
 
 
 class Network:
-    """Hosts h0, h1 and h2 at 10.77.0.1 to 10.77.0.3, with a cable each to a switch."""
+    """Hosts h0, h1 and so on at 10.77.0.1, 10.77.0.2 and so on, with a cable each to a switch."""
 
-    def __init__(self):
+    def __init__(self, hosts=3):
+        self.hosts = hosts
         self.prefix = f"gpuactors-{os.getpid()}"
         self.made = []
 
@@ -46,7 +47,7 @@ class Network:
         switch = ("-n", self.name("switch"), "link")
         ip(*switch, "add", "bridge", "type", "bridge")
         ip(*switch, "set", "bridge", "up")
-        for i in range(3):
+        for i in range(self.hosts):
             self.add(f"h{i}")
             host = ("-n", self.name(f"h{i}"))
             ip(*switch, "add", f"port{i}", "type", "veth", "peer", "name", "eth0", "netns", self.name(f"h{i}"))
@@ -93,7 +94,7 @@ class Hosts:
 
     def issue(self):
         self.call("certs", "init", "--certs", self.certificates("h0"))
-        for i in (1, 2):
+        for i in range(1, self.network.hosts):
             self.call("certs", "issue", f"n{i}", "--host", f"10.77.0.{i + 1}", "--certs", self.certificates("h0"),
                       "--out", self.certificates(f"h{i}"))
 

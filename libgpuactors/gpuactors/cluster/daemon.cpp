@@ -61,21 +61,24 @@ Result<void> with_broker(const BrokerDaemon& broker, const DaemonOptions& daemon
     if (!may_stand_by)
       return fail(Errc::unavailable, fmt::format("the broker at {} serves this cluster now: gpuactors node joins it "
                                                  "(--broker), gpuactors broker stands by for it (--standby-of)",
-                                                 to_string(*active)));
+                                                 to_string(active->endpoint)));
     GPUACTORS_TRY(standby.start(*core, broker, options, *active));
-    options.notice(fmt::format("stands by for the broker at {}", to_string(*active)));
+    options.notice(fmt::format("stands by for the broker at {}", to_string(active->endpoint)));
     broker.stands_by(to_string(standby.endpoint()));
     GPUACTORS_LET(due, standby.wait(termination));
     if (!due)
       return {};
-    options.notice(fmt::format("takes over from the broker at {}: {}", to_string(*active), standby.why()));
+    options.notice(fmt::format("takes over from the broker at {}: {}", to_string(active->endpoint), standby.why()));
     GPUACTORS_TRY(standby.hand_over());
   }
   auto serving = broker;
-  if (active)
+  std::optional<detail::Replaced> replaced;
+  if (active) {
     serving.listen = to_string(standby.endpoint());
+    replaced = detail::Replaced{to_string(active->endpoint), standby.why()};
+  }
   detail::BrokerPart part;
-  GPUACTORS_TRY(part.start(*core, serving, active.has_value()));
+  GPUACTORS_TRY(part.start(*core, serving, std::move(replaced)));
   return run(RunningBroker{termination, options, *core, part});
 }
 

@@ -254,7 +254,7 @@ void Links::on_end(const caf::strong_actor_ptr& actor, std::function<void()> fun
 // -- Redial ---------------------------------------------------------------------------------------
 
 Redial::Redial(Links& links, std::vector<Endpoint> to, OnChange on_change)
-  : links_(links), to_(std::move(to)), on_change_(std::move(on_change)) {
+  : links_(links), to_(std::move(to)), turns_(to_.size()), on_change_(std::move(on_change)) {
   // nop
 }
 
@@ -276,7 +276,7 @@ void Redial::stop() {
 }
 
 void Redial::again(Error why) {
-  lost(std::move(why));
+  lost(std::move(why), true);
 }
 
 void Redial::dial() {
@@ -285,7 +285,7 @@ void Redial::dial() {
     const std::lock_guard lock{mutex_};
     if (stopped_)
       return;
-    to = to_[at_];
+    to = to_[turns_.at()];
   }
   links_.connect(to, limits::connect_timeout, [self = shared_from_this()](Result<caf::strong_actor_ptr> handle) {
     if (handle)
@@ -299,7 +299,7 @@ void Redial::connected(const caf::strong_actor_ptr& handle) {
   std::unique_lock lock{mutex_};
   if (stopped_)
     return;
-  failures_ = 0;
+  turns_.connected();
   const auto round = ++round_;
   tell(std::move(lock), handle);
   links_.on_end(handle, [weak = weak_from_this(), round] {
@@ -311,25 +311,19 @@ void Redial::connected(const caf::strong_actor_ptr& handle) {
       const std::lock_guard lock{self->mutex_};
       if (self->round_ != round)
         return;
-      whose = to_string(self->to_[self->at_]);
+      whose = to_string(self->to_[self->turns_.at()]);
     }
     self->lost(Error{Errc::unavailable, fmt::format("the connection to {} is lost", whose)});
   });
 }
 
-void Redial::lost(Error error) {
+void Redial::lost(Error error, bool refused) {
   std::unique_lock lock{mutex_};
   if (stopped_)
     return;
   ++round_;
-  at_ = (at_ + 1) % to_.size();
-  // Doubles the pause from the shortest to the longest with each round, plus up to a quarter at random, so that many
-  // processes do not reconnect at the same moment.
-  const auto rounds = static_cast<std::size_t>(failures_++) / to_.size();
-  const auto doubled = limits::redial_shortest * (1U << std::min<std::size_t>(rounds, 10));
-  auto pause = std::min<Duration>(doubled, limits::redial_longest);
   thread_local std::minstd_rand random{std::random_device{}()};
-  pause += Duration{static_cast<Duration::rep>(random() % static_cast<std::uint64_t>(pause.count() / 4 + 1))};
+  const auto pause = refused ? turns_.refused(random()) : turns_.lost(random());
   tell(std::move(lock), fail(std::move(error)));
   links_.after(pause, [weak = weak_from_this()] {
     if (const auto self = weak.lock())

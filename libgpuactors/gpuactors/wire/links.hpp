@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/dial_turns.hpp>
 #include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/certificates.hpp>
@@ -131,7 +132,8 @@ public:
 private:
   void dial();
   void connected(const caf::strong_actor_ptr& handle);
-  void lost(Error error);
+  /// @param refused whether there is a connection, which is of no use.
+  void lost(Error error, bool refused = false);
   /// With the lock, which it gives back: calls `on_change`.
   void tell(std::unique_lock<std::mutex> lock, Result<caf::strong_actor_ptr> change);
 
@@ -140,13 +142,11 @@ private:
   std::mutex mutex_;
   std::condition_variable told_;
   // Guarded by the mutex.
-  /// Which address is dialled, or is the connection's.
-  std::size_t at_ = 0;
+  DialTurns turns_;
   OnChange on_change_;
   /// The threads that call it now.
   std::vector<std::thread::id> telling_;
   bool stopped_ = false;
-  int failures_ = 0;
   std::uint64_t round_ = 0;
 };
 

@@ -21,13 +21,15 @@ BrokerOptions with_feed(BrokerOptions options) {
 
 BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
   : world_(world), options_(with_feed(std::move(options))), feed_(std::static_pointer_cast<StateFeed>(options_.store)),
-    ledger_(ledger_options(options_.last_id)), log_(world), last_request_(options_.last_id),
-    last_actor_(options_.last_id), last_group_(options_.last_id) {
+    ledger_(ledger_options(options_.last_id)), log_(world), followers_(options_.term, options_.link_timeout),
+    last_request_(options_.last_id), last_actor_(options_.last_id), last_group_(options_.last_id) {
   if (options_.recording != nullptr)
     ledger_.record(options_.recording);
 }
 
 void BrokerCore::start() {
+  if (!options_.taken_from.empty())
+    log_.add(EventKind::standby, options_.taken_from).set_reason("this broker has taken over: " + options_.taken_why);
   if (options_.link_timeout > Duration::zero()) {
     last_pulse_ = pulse();
     world_.wake(options_.heartbeat, Wake::pulse);
@@ -71,6 +73,7 @@ void BrokerCore::wake(Wake what) {
     return make_way_again();
   case Wake::pulse:
     last_pulse_ = pulse();
+    look_at_followers();
     return world_.wake(options_.heartbeat, Wake::pulse);
   case Wake::patience:
     return give_up_away_nodes();

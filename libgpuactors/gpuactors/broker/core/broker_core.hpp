@@ -6,6 +6,7 @@
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/broker/core/broker_options.hpp>
 #include <gpuactors/broker/core/event_log.hpp>
+#include <gpuactors/broker/core/followers.hpp>
 #include <gpuactors/broker/core/lives.hpp>
 #include <gpuactors/broker/core/node_record.hpp>
 #include <gpuactors/broker/core/recorded_ledger.hpp>
@@ -95,8 +96,8 @@ public:
   ///          `already_exists` if another one stands by.
   Result<v1::StateChanges> follow(const v1::FollowState& message);
   /// Another broker serves.
-  /// @returns `unavailable` if this one has to end for it, with what to do.
-  [[nodiscard]] Result<void> give_way_to(const v1::TakenOver& message) const;
+  /// @returns `unavailable` if this one has to end for it, with what to do. Started again, it asks that one first.
+  Result<void> give_way_to(const v1::TakenOver& message);
   [[nodiscard]] v1::ClusterState state(const v1::GetState& message) const;
   void types(const v1::GetTypes& message, TypesAnswer answer);
 
@@ -391,6 +392,7 @@ private:
   void bury(ActorId id);
   /// Records in the store that ids up to some way beyond `given` may be issued: a restarted broker begins above them.
   void reserve_ids(std::uint64_t given);
+  void look_at_followers();
   void commit_soon();
   void commit();
 
@@ -553,9 +555,8 @@ private:
   // Why the last attempt to write the store failed; empty: it did not.
   std::string store_error_;
   std::uint64_t reserved_ids_ = 0;
-  /// Where the one listens that stands by, and when it has asked last.
-  std::string follower_;
-  TimePoint followed_{};
+  /// Brokers that stand by for this one.
+  Followers followers_;
   // Whether the next turn of `make_way_again` is scheduled, the length of a turn, and the oldest waiting request that
   // could be served at the last one.
   bool making_way_ = false;

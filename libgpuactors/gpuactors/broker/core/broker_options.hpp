@@ -33,6 +33,9 @@ struct BrokerOptions {
   std::uint64_t term = 0;
   /// Tells its state apart from those of other clusters, as the store says.
   std::string lineage{};
+  /// The broker in whose place this one serves, and why; empty: none.
+  std::string taken_from{};
+  std::string taken_why{};
   /// When it began to serve, in nanoseconds since 1970.
   std::int64_t since_unix_ns = 0;
   /// Quotas by owner, set at the start: they replace those of the store, which keeps them. Each as

@@ -46,6 +46,7 @@ void BrokerCore::look_for_standstill() {
   patient_until_ = deadline_after(seen.now, patience);
   world_.wake(patience, Wake::patience);
   grant_more_time();
+  followers_.stood_still(seen.now);
 }
 
 void BrokerCore::grant_more_time() {

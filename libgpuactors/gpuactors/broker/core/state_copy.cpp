@@ -88,6 +88,8 @@ Result<void> StateCopy::write() {
       to_->erase(key.first, key.second);
   to_->put(StateSection::ids, std::string{copied_key}, "1");
   GPUACTORS_TRY(to_->commit());
+  if (const auto term = taken_.find({StateSection::ids, std::string{term_key}}); term != taken_.end() && term->second)
+    next_.set_term(std::strtoull(term->second->c_str(), nullptr, 10));
   taken_.clear();
   anew_ = false;
   complete_ = true;

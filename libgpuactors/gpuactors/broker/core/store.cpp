@@ -1,5 +1,6 @@
 // The desired state that the broker keeps over restarts. The actual state is reported by its nodes.
 #include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/broker/core/broker_role.hpp>
 #include <gpuactors/broker/core/convert.hpp>
 
 #include <fmt/format.h>
@@ -197,36 +198,34 @@ void BrokerCore::reserve_ids(std::uint64_t given) {
   commit_soon();
 }
 
-Result<void> BrokerCore::give_way_to(const v1::TakenOver& message) const {
-  const bool is_first = message.term() > options_.term
-                        || (message.term() == options_.term && message.since_unix_ns() < options_.since_unix_ns);
-  if (!is_first)
+Result<void> BrokerCore::give_way_to(const v1::TakenOver& message) {
+  v1::TakenOver own;
+  own.set_term(options_.term);
+  own.set_since_unix_ns(options_.since_unix_ns);
+  if (!gives_way(own, message))
     return {};
-  return fail(
-      Errc::unavailable,
-      fmt::format("the broker at {0} serves this cluster, and has the later state: this one can stand by for it "
-                  "(--standby-of {0}), and does so by itself if its store knows of it",
-                  message.address()));
+  if (feed_ != nullptr) {
+    feed_->put(StateSection::ids, standby_key, message.address());
+    commit_soon();
+  }
+  const auto& where = message.address();
+  return fail(Errc::unavailable,
+              fmt::format("the broker at {} serves this cluster, and has the later state: {}", where,
+                          feed_ != nullptr
+                              ? "this one stands by for it when it is started again"
+                              : fmt::format("this one can stand by for it (--standby-of {} --store FILE)", where)));
 }
 
 Result<v1::StateChanges> BrokerCore::follow(const v1::FollowState& message) {
   if (feed_ == nullptr)
     return fail(Errc::unsupported, "the broker keeps nothing that another one could go on with: start it with --store");
-  if (message.term() > options_.term)
-    return fail(Errc::unavailable,
-                "the broker here has an older state than the one that asks: it ends when that serves");
-  if (!message.address().empty()) {
-    const bool is_other = message.address() != follower_;
-    if (is_other && !follower_.empty() && world_.now() - followed_ < options_.link_timeout)
-      return fail(Errc::already_exists, fmt::format("the broker at {} stands by already, and only one may", follower_));
-    followed_ = world_.now();
-    if (is_other) {
-      follower_ = message.address();
-      log_.add(EventKind::standby, follower_).set_reason("follows this broker, to take over if it dies");
-      // One that starts again asks there whether it was taken for dead.
-      feed_->put(StateSection::ids, standby_key, follower_);
-      commit_soon();
-    }
+  GPUACTORS_LET(news, followers_.admit(message, world_.now()));
+  if (news != Followers::News::none)
+    log_.add(EventKind::standby, followers_.address()).set_reason("follows this broker, to take over if it dies");
+  if (news == Followers::News::another) {
+    // One that starts again asks there whether it was taken for dead.
+    feed_->put(StateSection::ids, standby_key, followers_.address());
+    commit_soon();
   }
   GPUACTORS_LET(changes, feed_->read(message));
   changes.set_lineage(options_.lineage);
@@ -234,6 +233,12 @@ Result<v1::StateChanges> BrokerCore::follow(const v1::FollowState& message) {
   for (const auto& [name, node] : nodes_)
     changes.add_nodes(name);
   return changes;
+}
+
+void BrokerCore::look_at_followers() {
+  if (followers_.is_lost(world_.now()))
+    log_.add(EventKind::standby, followers_.address())
+        .set_reason("does not follow this broker any more: what is kept from here on, it does not have");
 }
 
 void BrokerCore::commit_soon() {

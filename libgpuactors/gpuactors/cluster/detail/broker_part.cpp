@@ -1,10 +1,9 @@
 #include <gpuactors/base/random_id.hpp>
-#include <gpuactors/broker/core/state_feed.hpp>
+#include <gpuactors/broker/core/broker_role.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/cluster/detail/broker_part.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
-#include <gpuactors/cluster/detail/standby_part.hpp>
 
 #include <fmt/format.h>
 
@@ -44,24 +43,15 @@ Result<std::uint64_t> last_id_in(StateStore& store) {
 
 } // namespace
 
-Result<void> BrokerPart::begin_to_serve(StateStore& store, bool takes_over) {
-  GPUACTORS_LET(term, term_in(store));
-  GPUACTORS_LET(lineage, own_entry(store, lineage_key));
-  lineage_ = lineage ? std::move(*lineage) : fmt::format("{:016x}", random_id());
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  claim_.set_since_unix_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-  claim_.set_term(term + (takes_over ? 1 : 0));
-  store.put(StateSection::ids, std::string{serves_key}, "1");
-  store.put(StateSection::ids, std::string{term_key}, std::to_string(claim_.term()));
-  store.put(StateSection::ids, std::string{lineage_key}, lineage_);
-  return store.commit();
-}
-
-Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options, bool takes_over) {
+Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options, std::optional<Replaced> replaced) {
   GPUACTORS_LET(listen, parse_endpoint(options.listen));
   BrokerOptions config;
   config.last_id = first_id();
   config.settle = limits::settle;
+  if (replaced) {
+    config.taken_from = std::move(replaced->broker);
+    config.taken_why = std::move(replaced->why);
+  }
   config.heartbeat = core.links().options().heartbeat;
   config.link_timeout = core.links().options().timeout;
   for (const auto& [owner, gpus] : options.quotas) {
@@ -73,13 +63,17 @@ Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options, bo
     GPUACTORS_LET(store, StateStore::open(options.store));
     GPUACTORS_LET(last, last_id_in(*store));
     config.last_id = std::max(config.last_id, last);
-    GPUACTORS_TRY(begin_to_serve(*store, takes_over));
-    config.term = claim_.term();
-    config.lineage = lineage_;
-    config.since_unix_ns = claim_.since_unix_ns();
-    GPUACTORS_LET(other, own_entry(*store, standby_key));
-    if (other)
-      if (auto endpoint = parse_endpoint(*other))
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    GPUACTORS_LET(claim, begin_to_serve(*store, replaced.has_value(),
+                                        std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(),
+                                        fmt::format("{:016x}", random_id())));
+    GPUACTORS_LET(role, role_in(*store));
+    config.term = claim.term();
+    config.lineage = role.lineage;
+    config.since_unix_ns = claim.since_unix_ns();
+    claim_ = std::move(claim);
+    if (role.other)
+      if (auto endpoint = parse_endpoint(*role.other))
         other_ = std::move(*endpoint);
     config.store = std::move(store);
   }

@@ -1,7 +1,6 @@
 // BrokerPart: the broker of a daemon. Internal to the cluster layer.
 #pragma once
 
-#include <gpuactors/broker/state_store.hpp>
 #include <gpuactors/cluster/detail/control_failure.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
 
@@ -11,6 +10,12 @@
 
 namespace gpuactors::detail {
 
+/// The broker that another one has replaced, and why, for people.
+struct Replaced {
+  std::string broker;
+  std::string why;
+};
+
 /// A broker in this process, and its address.
 class BrokerPart {
 public:
@@ -19,10 +24,10 @@ public:
   BrokerPart& operator=(const BrokerPart&) = delete;
   ~BrokerPart();
 
-  /// @param takes_over whether another broker has served with what the store has now.
+  /// @param replaced the one for which this one stood by until now, if it did.
   /// @returns `invalid_argument` for a bad address, `unavailable` if the port is in use, and errors of
   ///          `StateStore::open`.
-  Result<void> start(DaemonCore& core, const BrokerDaemon& options, bool takes_over = false);
+  Result<void> start(DaemonCore& core, const BrokerDaemon& options, std::optional<Replaced> replaced = {});
 
   [[nodiscard]] const Endpoint& endpoint() const noexcept {
     return endpoint_;
@@ -43,8 +48,6 @@ public:
   }
 
 private:
-  /// Writes into the store that this broker serves with it now.
-  Result<void> begin_to_serve(StateStore& store, bool takes_over);
   /// Tells the other broker, as often as it can be reached from now on: if it serves too, one of the two ends.
   Result<void> tell_other(DaemonCore& core, const BrokerDaemon& options);
 
@@ -52,7 +55,6 @@ private:
   caf::strong_actor_ptr handle_;
   /// What it tells the other broker of its cluster, if there is one: that which stood by for it, or for which it has.
   v1::TakenOver claim_;
-  std::string lineage_;
   std::optional<Endpoint> other_;
   std::shared_ptr<Redial> redial_;
   ControlFailure failure_;

@@ -1,4 +1,5 @@
 #include <gpuactors/cluster/detail/control_failure.hpp>
+#include <gpuactors/wire/errors.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -24,7 +25,7 @@ void ControlFailure::watch(const caf::strong_actor_ptr& actor, std::string what)
       return;
     {
       const std::lock_guard lock{state->mutex};
-      state->error = Error{Errc::internal, fmt::format("the {} has ended by an error: {}", what, to_string(reason))};
+      state->error = Error{Errc::internal, fmt::format("the {} has ended: {}", what, from_caf(reason).message())};
     }
     ::kill(::getpid(), SIGTERM);
   });

@@ -7,20 +7,23 @@
 
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 
 namespace gpuactors::detail {
 
-/// An entry of `StateSection::ids`; nothing if there is none.
-Result<std::optional<std::string>> own_entry(const StateStore& store, const char* key);
-
-/// How often the state in the store was taken over.
-Result<std::uint64_t> term_in(const StateStore& store);
+/// The broker for which one stands by.
+struct ActiveBroker {
+  Endpoint endpoint;
+  /// Those that it has, as far as it was asked.
+  std::set<std::string> nodes;
+};
 
 /// Finds out for which broker this one has to stand by: the one that `standby_of` names, or that is the other one by
 /// what the store says. One that has served when it ended does so again, unless the other one does now.
 /// @returns nothing if this one is to serve; `invalid_argument` if it has to stand by without a store, errors of
 ///          `StateStore::open`.
-Result<std::optional<Endpoint>> broker_to_follow(DaemonCore& core, const BrokerDaemon& options);
+Result<std::optional<ActiveBroker>> broker_to_follow(DaemonCore& core, const BrokerDaemon& options);
 
 /// Keeps a copy of what the active broker keeps, until it is time to take over (docs/design/0045).
 class StandbyPart {
@@ -31,7 +34,8 @@ public:
   ~StandbyPart();
 
   /// @returns errors of the port and of `StateStore::open`.
-  Result<void> start(DaemonCore& core, const BrokerDaemon& options, const DaemonOptions& daemon, Endpoint active);
+  Result<void> start(DaemonCore& core, const BrokerDaemon& options, const DaemonOptions& daemon,
+                     const ActiveBroker& active);
 
   /// Waits until it is time.
   /// @returns false if a signal has come before; `unsupported` if the active broker keeps nothing, `already_exists` if
@@ -56,7 +60,6 @@ private:
   DaemonCore* core_ = nullptr;
   std::shared_ptr<State> state_;
   std::shared_ptr<Redial> redial_;
-  Endpoint active_;
   Endpoint endpoint_;
   std::string why_;
   caf::strong_actor_ptr actor_;
