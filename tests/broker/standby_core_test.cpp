@@ -228,6 +228,20 @@ TEST_CASE("a broker says that it has taken over, when nobody follows it any more
   CHECK(reasons() == std::vector<std::string>{taken, follows, is_lost, follows});
 }
 
+TEST_CASE("an active broker that answers with errors is asked again later, and it is said once", "[standby]") {
+  Standby standby;
+  const Result<v1::StateChanges> error = fail(Errc::internal, "something is wrong");
+  auto step = standby.core->answered(error, standby.now);
+  CHECK(step.next == StandbyCore::Step::Next::ask_later);
+  CHECK(step.notice == "something is wrong");
+  step = standby.core->answered(error, standby.now);
+  CHECK(step.next == StandbyCore::Step::Next::ask_later);
+  CHECK_FALSE(step.notice);
+  for (const auto code : {Errc::unavailable, Errc::deadline_exceeded, Errc::actor_died, Errc::worker_died})
+    CHECK(standby.core->answered(fail(code, "gone"), standby.now).next == StandbyCore::Step::Next::dial);
+  CHECK_FALSE(standby.core->look(standby.now));
+}
+
 TEST_CASE("a broker that stands by ends where it does not understand the active one, or its state", "[standby]") {
   Standby other;
   CHECK(other.core->unreachable({Errc::unavailable, "connection refused"}));

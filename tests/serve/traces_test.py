@@ -267,26 +267,28 @@ class Traces(unittest.TestCase):
         wait = spans["internal queue"]
         self.assertEqual((wait.status.code, attributes(wait)["error.type"]), (ERROR, "cancelled"))
 
-    def lose_replicas(self, trace):
-        """Kills the replicas when a batch of the trace is at one of them, which had been stopped before."""
+    def lose_replicas(self, trace, stopped):
+        """Kills these, which answer nothing, when a batch of the trace is at one of them."""
         until(lambda: any(span.name == "queue" for span in self.spans(trace).values()), "its batch has been sent")
-        lost = self.server.metric("gpuactors_serve_replicas_lost") + len(self.stopped)
-        for pid in set(self.stopped):
+        lost = self.server.metric("gpuactors_serve_replicas_lost") + len(stopped)
+        for pid in set(stopped):
             os.kill(pid, signal.SIGKILL)
         until(lambda: self.server.metric("gpuactors_serve_replicas_lost") >= lost, "all losses are noticed")
 
     def stop_replicas(self):
-        self.stopped = [replica["pid"] for kind in ("serve/replica", "examples/writer")
-                        for replica in self.cluster.replicas(kind)]
-        for pid in set(self.stopped):
+        """The processes of all replicas, which do nothing from now on."""
+        pids = [replica["pid"] for kind in ("serve/replica", "examples/writer")
+                for replica in self.cluster.replicas(kind)]
+        for pid in set(pids):
             os.kill(pid, signal.SIGSTOP)
+        return pids
 
     def test_a_batch_that_is_lost_has_failed_and_its_requests_wait_again_unless_they_were_given_up(self):
         trace = "a7" * 16
-        self.stop_replicas()
+        stopped = self.stop_replicas()
         thread = threading.Thread(target=self.infer, kwargs={"traceparent": parent_of(trace)})
         thread.start()
-        self.lose_replicas(trace)
+        self.lose_replicas(trace, stopped)
         thread.join(DEADLINE)
         lost = [("internal batch",), ("internal batch", "client serve/replica/infer"), ("internal queue",)]
         self.trace(trace, below(INFER, ALONE + lost))
@@ -295,13 +297,13 @@ class Traces(unittest.TestCase):
         self.assertEqual(set(errors), {"internal batch", "client serve/replica/infer"}, errors)
         until(lambda: self.server.metric("gpuactors_serve_replicas") == 3, "all replicas serve again")
         trace = "a8" * 16
-        self.stop_replicas()
+        stopped = self.stop_replicas()
         call = self.model_infer("digits", traceparent=parent_of(trace))
         until(lambda: self.spans(trace), "its batch has been sent")
         call.cancel()
         root = "server inference.GRPCInferenceService/ModelInfer"
         until(lambda: len(self.spans(trace)) == 2, "it has been given up")
-        self.lose_replicas(trace)
+        self.lose_replicas(trace, stopped)
         self.trace(trace, below(root, lost))
         until(lambda: self.server.metric("gpuactors_serve_replicas") == 3, "all replicas serve again")
         self.assertEqual(self.infer(traceparent=parent_of("a9" * 16)), 200)

@@ -26,8 +26,8 @@ gpuactors::OpenSpan begin_span(const HttpHead& head, const std::optional<Route>&
     span.set("http.request.method_original", head.method);
   span.set("url.scheme", std::string{tls ? "https" : "http"});
   span.set("url.path", std::string{path_of(head.target)});
-  if (route)
-    span.set("http.route", std::string{name.substr(name.find('/'))});
+  if (const auto slash = name.find('/'); slash != std::string_view::npos)
+    span.set("http.route", std::string{name.substr(slash)});
   return span;
 }
 

@@ -35,10 +35,9 @@ OpenSpan::OpenSpan(std::string_view name, SpanKind kind, const TraceContext& par
   own.sampled = tracer->sampler().samples(parent, own.trace_low);
   if (!own.sampled) {
     // A trace that is not recorded has a context too, so that no part of it begins another one.
-    if (!parent.valid()) {
+    if (!parent.valid())
       own.span = new_id();
-      context_ = own;
-    }
+    context_ = own;
     return;
   }
   own.span = new_id();

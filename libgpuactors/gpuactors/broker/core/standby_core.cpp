@@ -37,6 +37,12 @@ StandbyCore::Step StandbyCore::answered(const Result<v1::StateChanges>& answer, 
   } else {
     if (code == Errc::unsupported || code == Errc::already_exists)
       failure_ = answer.error();
+    // One that answers with an error is there, and a new connection leads to it again, at once.
+    if (!is_loss(code) && code != Errc::unavailable && code != Errc::deadline_exceeded) {
+      if (answer.error().message() != said_)
+        step.notice = said_ = answer.error().message();
+      return step;
+    }
     step.next = Step::Next::dial;
     step.why = code == Errc::deadline_exceeded ? Error{code, "it gave no answer in time"} : answer.error();
   }
