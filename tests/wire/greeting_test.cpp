@@ -12,6 +12,7 @@
 #include <support/results.hpp>
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -247,6 +248,18 @@ TEST_CASE("in plaintext, what is no greeting is sent away without a word, also o
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code() == Errc::invalid_argument);
   CHECK_THAT(refused.error().message(), Contains("is no port of gpuactors"));
+}
+
+TEST_CASE("a process ends although one that it has begun to speak with says nothing after its greeting",
+          "[wire][releases]") {
+  RawPort silent{detail::to_line(detail::own_greeting())};
+  LinkedProcess other;
+  auto process = std::make_unique<LinkedProcess>();
+  const auto never_there = process->connect_async(silent.address());
+  CHECK(silent.answer() == detail::to_line(detail::own_greeting()));
+  // Behind it, so that CAF has the first one by now.
+  CHECK(process->ask(process->connect(other)));
+  process.reset();
 }
 
 // -- what travels over it -------------------------------------------------------------------------

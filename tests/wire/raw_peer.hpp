@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <future>
+#include <list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -68,13 +69,13 @@ private:
   transport::Channel channel_;
 };
 
-/// A port that says `line` to all who connect, one after the other.
+/// A port that says `line` to all who connect, one after the other, hears a line of each, and says nothing more.
 class RawPort {
 public:
   explicit RawPort(std::string line) : listener_(must(transport::listen_tcp({"127.0.0.1", 0}))) {
     thread_ = std::thread{[this, line = std::move(line)] {
       for (bool is_first = true; transport::wait_for(listener_.socket.get(), POLLIN, stop_, never); is_first = false) {
-        RawPeer peer{must(transport::accept_next(listener_.socket.get()))};
+        auto& peer = peers_.emplace_back(must(transport::accept_next(listener_.socket.get())));
         peer.say(line);
         auto answer = peer.line();
         if (is_first)
@@ -101,6 +102,7 @@ private:
   transport::TcpListener listener_;
   transport::Signal stop_ = must(transport::Signal::make());
   std::promise<std::string> answer_;
+  std::list<RawPeer> peers_;
   std::thread thread_;
 };
 

@@ -113,6 +113,20 @@ void LinkGate::close() {
   guests_.join_all();
   const std::lock_guard lock{mutex_};
   kept_.clear();
+  for (const auto socket : meeting_)
+    ::shutdown(socket, SHUT_RDWR);
+}
+
+void LinkGate::begin_meeting(int socket) {
+  const std::lock_guard lock{mutex_};
+  meeting_.insert(socket);
+  if (stop_.is_set())
+    ::shutdown(socket, SHUT_RDWR);
+}
+
+void LinkGate::end_meeting(int socket) {
+  const std::lock_guard lock{mutex_};
+  meeting_.erase(socket);
 }
 
 Result<LinkSession> LinkGate::dial(const Endpoint& to, TimePoint until) {

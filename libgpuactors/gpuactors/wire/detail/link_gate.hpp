@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 namespace gpuactors::detail {
@@ -74,6 +75,11 @@ public:
   /// trusted.
   [[nodiscard]] bool announced(std::size_t before, std::size_t now);
 
+  /// Count a connection that this process has begun while CAF waits for the other side's handshake: it ends with
+  /// `close`, as CAF would wait for as long as the other side keeps it.
+  void begin_meeting(int socket);
+  void end_meeting(int socket);
+
   /// Ends all attempts and handshakes. Idempotent.
   void close();
 
@@ -101,6 +107,7 @@ private:
   transport::Guests guests_;
   std::mutex mutex_;
   std::multimap<std::string, LinkSession> kept_;
+  std::set<int> meeting_;
   // For the limited rate: the start of the current period, the lines reported in it, and the refusals since the last
   // reported line.
   TimePoint refusals_began_ = TimePoint::min();

@@ -178,12 +178,15 @@ public:
       other_(std::move(session.peer)), owner_(std::make_shared<LinkScribe*>(this)), socket_(std::move(session.socket)),
       pipe_(std::make_shared<Pipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer))),
       stream_(multiplexer, socket_.get(), *pipe_, ReadPolicy{*pipe_}, [this] { read_soon(); }) {
+    if (begun_ == Begun::here)
+      gate_->begin_meeting(socket_.get());
     // The stream closes the socket when the event loop releases it.
     static_cast<void>(socket_.release());
   }
 
   ~LinkScribe() override {
     *owner_ = nullptr;
+    gate_->end_meeting(stream_.fd());
     pipe_->close();
     leave_lane();
     // One that the event loop has never had may end on another thread.
@@ -407,6 +410,7 @@ private:
     if (detached())
       return;
     peer_ = peer;
+    gate_->end_meeting(stream_.fd());
     lanes_->add(peer_, pipe_, other_.caller());
   }
 
