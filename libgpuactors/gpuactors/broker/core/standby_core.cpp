@@ -82,7 +82,8 @@ Result<bool> StandbyCore::take(const v1::StateChanges& changes, Step& step, Time
 
 std::optional<std::string> StandbyCore::unreachable(const Error& why) {
   follows_ = false;
-  if (std::exchange(is_cut_off_, true))
+  // Why it ends is said then.
+  if (failure_ || std::exchange(is_cut_off_, true))
     return std::nullopt;
   return fmt::format("the broker at {} does not answer: {}{}", options_.active, why.message(),
                      role_.has_state() ? "; the copy of its state stays what it is" : "");
