@@ -240,8 +240,11 @@ void Pair::watch() {
 
 void Pair::check_takeover(const Broker& broker, const std::string& why) {
   const auto state = kept(broker);
-  if (!state.role.has_state())
-    ++coverage_["taken over without a state"];
+  const bool is_voted = options_.votes == 0 && why.find("nodes have asked here") != std::string::npos;
+  // Of which nodes it knows, it has from when it was answered last.
+  if (is_voted && state.role.nodes.size() == nodes_.size() && hosts_.now() - majority_ < 200ms
+      && 2 * nodes_of(other(broker)) > nodes_.size())
+    violated(fmt::format("{} takes over while most nodes have a broker", broker.process.name));
   if (!state.role.copied || broker.copied_lineage != state.role.lineage)
     return;
   // All that the other one had when it was asked last.
@@ -255,8 +258,7 @@ void Pair::check_takeover(const Broker& broker, const std::string& why) {
   if (age <= link_timeout + limits::vote_lasts + 5s)
     return;
   ++coverage_["taken over with an old copy"];
-  const bool is_voted = why.find("nodes have asked here") != std::string::npos;
-  if (is_voted && options_.votes == 0 && hosts_.now() - majority_ < 15s)
+  if (is_voted && hosts_.now() - majority_ < 15s)
     violated(fmt::format("{} takes over with a copy that is {:.1f} s old, {:.1f} s after most nodes had a broker",
                          broker.process.name, to_seconds(age), to_seconds(hosts_.now() - majority_)));
 }

@@ -110,6 +110,10 @@ private:
     TimePoint time{};
   };
 
+  [[nodiscard]] const Broker& other(const Broker& broker) const {
+    return brokers_[&broker == &brokers_[0] ? 1 : 0];
+  }
+
   Broker& other(const Broker& broker) {
     return brokers_[&broker == &brokers_[0] ? 1 : 0];
   }

@@ -94,7 +94,8 @@ std::optional<std::string> StandbyCore::unreachable(const Error& why) {
   // The two do not understand each other, and will not.
   if (why.code() == Errc::unsupported)
     failure_ = why;
-  if (std::exchange(is_cut_off_, true))
+  // Why it ends is said then.
+  if (failure_ || std::exchange(is_cut_off_, true))
     return std::nullopt;
   return fmt::format("the broker at {} does not answer: {}{}", options_.active, why.message(),
                      role_.has_state() ? "; the copy of its state stays what it is" : "");
