@@ -84,9 +84,9 @@ void Tracer::run() {
     while (!waiting_.empty() && !stopping_) {
       const auto count = std::min(waiting_.size(), options_.batch);
       const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
-      std::vector<SpanRecord> batch{std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end)};
+      const std::vector<SpanRecord> batch{std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end)};
       waiting_.erase(waiting_.begin(), end);
-      deliver(lock, std::move(batch));
+      deliver(lock, batch);
       settled_ += count;
       flushed_.notify_all();
       // What has come meanwhile may wait, unless it is a batch.
@@ -98,7 +98,7 @@ void Tracer::run() {
   }
 }
 
-void Tracer::deliver(std::unique_lock<std::mutex>& lock, std::vector<SpanRecord> spans) {
+void Tracer::deliver(std::unique_lock<std::mutex>& lock, const std::vector<SpanRecord>& spans) {
   const auto body = to_otlp(options_.resource, spans, Clock::now(), std::chrono::system_clock::now());
   auto pause = first_pause;
   Result<void> sent;

@@ -52,7 +52,7 @@ private:
   void run();
   /// With the lock, which it gives back meanwhile: sends a batch, again after a pause while the collector cannot be
   /// reached.
-  void deliver(std::unique_lock<std::mutex>& lock, std::vector<SpanRecord> spans);
+  void deliver(std::unique_lock<std::mutex>& lock, const std::vector<SpanRecord>& spans);
   void give_up(std::size_t spans, const Error& error);
 
   const TraceOptions options_;

@@ -10,10 +10,6 @@
 #include <array>
 #include <string_view>
 
-// libcurl checks the types of its options by macros, which a pointer to a function does without.
-#undef curl_easy_setopt
-#undef curl_easy_getinfo
-
 namespace gpuactors::detail {
 
 namespace {
