@@ -115,18 +115,20 @@ void Tracer::deliver(std::unique_lock<std::mutex>& lock, const std::vector<SpanR
   }
   const auto crowded_out = std::exchange(crowded_out_, 0);
   lock.unlock();
-  if (!sent)
-    give_up(spans.size() + crowded_out, sent.error());
-  else if (crowded_out > 0)
-    notice_(fmt::format("{} spans were lost: more than {} waited", crowded_out, options_.queue));
-  else if (std::exchange(failing_, false))
-    notice_(fmt::format("spans arrive at {} again", options_.url));
+  tell(sent, sent ? crowded_out : spans.size() + crowded_out);
   lock.lock();
 }
 
-void Tracer::give_up(std::size_t spans, const Error& error) {
-  if (!std::exchange(failing_, true))
-    notice_(fmt::format("{} spans were lost, and so will others be until it works: {}", spans, error.message()));
+void Tracer::tell(const Result<void>& sent, std::size_t lost) {
+  const auto before = std::exchange(losing_, !sent ? Losing::all : lost > 0 ? Losing::some : Losing::none);
+  if (losing_ == before)
+    return;
+  if (losing_ == Losing::all)
+    notice_(fmt::format("{} spans were lost, and so will others be until it works: {}", lost, sent.error().message()));
+  else if (losing_ == Losing::some)
+    notice_(fmt::format("{} spans were lost, and so will others be: more than {} wait", lost, options_.queue));
+  else
+    notice_(fmt::format("spans arrive at {} again, all of them", options_.url));
 }
 
 Tracer* process_tracer() {

@@ -53,7 +53,8 @@ private:
   /// With the lock, which it gives back meanwhile: sends a batch, again after a pause while the collector cannot be
   /// reached.
   void deliver(std::unique_lock<std::mutex>& lock, const std::vector<SpanRecord>& spans);
-  void give_up(std::size_t spans, const Error& error);
+  /// Says what has changed about the spans that are lost, if something has.
+  void tell(const Result<void>& sent, std::size_t lost);
 
   const TraceOptions options_;
   const std::unique_ptr<SpanSink> sink_;
@@ -69,8 +70,9 @@ private:
   bool stopping_ = false;
   std::uint64_t recorded_ = 0;
   std::uint64_t settled_ = 0;
-  /// For the thread alone: the last batch was given up.
-  bool failing_ = false;
+  /// For the thread alone: what became of the last batch and of those that waited behind it.
+  enum class Losing : std::uint8_t { none, some, all };
+  Losing losing_ = Losing::none;
   std::thread thread_;
 };
 
