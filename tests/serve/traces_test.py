@@ -35,6 +35,8 @@ del sys.argv[1:6]
 KINDS = {trace_pb2.Span.SPAN_KIND_SERVER: "server", trace_pb2.Span.SPAN_KIND_CLIENT: "client",
          trace_pb2.Span.SPAN_KIND_INTERNAL: "internal"}
 ERROR = trace_pb2.Status.STATUS_CODE_ERROR
+# Replicas that are stopped are not taken for lost before they are killed.
+PATIENT = ("--link-timeout", "60")
 CALLER = "cd" * 8  # the span of whoever asks
 INFER = "server POST /v2/models/{model}/infer"
 # What becomes of a request that is a batch of its own, beside its own span.
@@ -67,10 +69,10 @@ class Traces(unittest.TestCase):
             out.write("the quick brown fox jumps over the lazy dog. " * 20)
         cls.env = {key: value for key, value in environment(cls.folder).items() if not key.startswith("OTEL_")}
         recording = {**cls.env, **cls.collector.environment}
-        cls.cluster = Cluster(GPUACTORS, SERVE, recording, "host:2x256MiB", "--plugin", PLUGIN)
+        cls.cluster = Cluster(GPUACTORS, SERVE, recording, "host:2x256MiB", "--plugin", PLUGIN, *PATIENT)
         cls.addClassCleanup(cls.cluster.end)
         cls.server = cls.enterClassContext(
-            serving(SERVE, "--broker", cls.cluster.broker, "--gpus", "0.25", "--request-log", cls.log,
+            serving(SERVE, "--broker", cls.cluster.broker, *PATIENT, "--gpus", "0.25", "--request-log", cls.log,
                     "--grpc", "127.0.0.1:0", "--model", f"digits={cls.network}",
                     "--model", f"full={cls.network},max-batch=3,max-delay=3600000",
                     "--model", f"writer={text},actor=examples/writer", env=recording, notices=None))
@@ -101,6 +103,13 @@ class Traces(unittest.TestCase):
         """A call of gRPC that has begun."""
         return self.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer").future(
             self.row_for(model), timeout=DEADLINE, metadata=list(metadata.items()))
+
+    def lines(self, fits):
+        """Those of the log that fit, once there are some: they are written beside the answers."""
+        def found():
+            with open(self.log, encoding="utf-8") as log:
+                return [line for line in map(json.loads, log.read().splitlines()) if fits(line)]
+        return until(found, "the log has the line")
 
     def waits(self, model, count):
         text = f'nv_inference_pending_request_count{{model="{model}",version="1"}} {count}'
@@ -159,9 +168,7 @@ class Traces(unittest.TestCase):
         self.assertEqual([span.name for span in spans.values() if span.links or span.status.code], [])
         pids = {of["process.pid"] for span, of in self.collector.spans().values() if span.trace_id.hex() == trace}
         self.assertEqual(len(pids), 2)
-        with open(self.log, encoding="utf-8") as log:
-            lines = [json.loads(line) for line in log]
-        self.assertEqual([line["trace"] for line in lines if line["id"] == "mine-1"], [trace])
+        self.assertEqual([line["trace"] for line in self.lines(lambda line: line["id"] == "mine-1")], [trace])
 
     def test_a_request_without_a_trace_begins_one(self):
         self.assertEqual(self.infer(**{"X-Request-Id": "first-1"}), 200)
@@ -267,10 +274,11 @@ class Traces(unittest.TestCase):
         wait = spans["internal queue"]
         self.assertEqual((wait.status.code, attributes(wait)["error.type"]), (ERROR, "cancelled"))
 
-    def lose_replicas(self, trace, stopped):
-        """Kills these, which answer nothing, when a batch of the trace is at one of them."""
+    def lose_replicas(self, trace, stopped, lost):
+        """Kills these, which answer nothing, when a batch of the trace is at one of them. `lost` is how many were lost
+        before."""
         until(lambda: any(span.name == "queue" for span in self.spans(trace).values()), "its batch has been sent")
-        lost = self.server.metric("gpuactors_serve_replicas_lost") + len(stopped)
+        lost += len(stopped)
         for pid in set(stopped):
             os.kill(pid, signal.SIGKILL)
         until(lambda: self.server.metric("gpuactors_serve_replicas_lost") >= lost, "all losses are noticed")
@@ -285,30 +293,32 @@ class Traces(unittest.TestCase):
 
     def test_a_batch_that_is_lost_has_failed_and_its_requests_wait_again_unless_they_were_given_up(self):
         trace = "a7" * 16
+        lost = self.server.metric("gpuactors_serve_replicas_lost")
         stopped = self.stop_replicas()
         thread = threading.Thread(target=self.infer, kwargs={"traceparent": parent_of(trace)})
         thread.start()
-        self.lose_replicas(trace, stopped)
+        self.lose_replicas(trace, stopped, lost)
         thread.join(DEADLINE)
-        lost = [("internal batch",), ("internal batch", "client serve/replica/infer"), ("internal queue",)]
-        self.trace(trace, below(INFER, ALONE + lost))
+        ways = [("internal batch",), ("internal batch", "client serve/replica/infer"), ("internal queue",)]
+        self.trace(trace, below(INFER, ALONE + ways))
         errors = {KINDS[span.kind] + " " + span.name: attributes(span)["error.type"]
                   for span in self.spans(trace).values() if span.status.code == ERROR}
         self.assertEqual(set(errors), {"internal batch", "client serve/replica/infer"}, errors)
         until(lambda: self.server.metric("gpuactors_serve_replicas") == 3, "all replicas serve again")
         trace = "a8" * 16
+        lost = self.server.metric("gpuactors_serve_replicas_lost")
         stopped = self.stop_replicas()
         call = self.model_infer("digits", traceparent=parent_of(trace))
         until(lambda: self.spans(trace), "its batch has been sent")
         call.cancel()
         root = "server inference.GRPCInferenceService/ModelInfer"
         until(lambda: len(self.spans(trace)) == 2, "it has been given up")
-        self.lose_replicas(trace, stopped)
-        self.trace(trace, below(root, lost))
+        self.lose_replicas(trace, stopped, lost)
+        self.trace(trace, below(root, ways))
         until(lambda: self.server.metric("gpuactors_serve_replicas") == 3, "all replicas serve again")
         self.assertEqual(self.infer(traceparent=parent_of("a9" * 16)), 200)
         self.trace("a9" * 16, below(INFER, ALONE))
-        self.trace(trace, below(root, lost))
+        self.trace(trace, below(root, ways))
 
     def test_what_is_not_sampled_is_not_recorded_and_neither_are_probes(self):
         unseen, seen = "71" * 16, "72" * 16
@@ -318,8 +328,7 @@ class Traces(unittest.TestCase):
         self.assertEqual(self.infer(traceparent=parent_of(seen)), 200)
         self.trace(seen, below(INFER, ALONE))
         self.assertEqual(self.spans(unseen), {})
-        with open(self.log, encoding="utf-8") as log:
-            self.assertEqual([json.loads(line)["status"] for line in log if f'"trace":"{unseen}"' in line], [200])
+        self.assertEqual([line["status"] for line in self.lines(lambda line: line.get("trace") == unseen)], [200])
 
     def test_a_server_that_records_nothing_passes_on_what_a_request_belongs_to(self):
         trace = "81" * 16

@@ -93,6 +93,7 @@ TEST_CASE("numbers are read, and a batch is no larger than the queue", "[trace]"
   CHECK(good(with("OTEL_EXPORTER_OTLP_TIMEOUT", "250")).timeout == 250ms);
   CHECK(good(with("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "250")).timeout == 250ms);
   CHECK(good(with("OTEL_BSP_SCHEDULE_DELAY", "100")).delay == 100ms);
+  CHECK(good(with("OTEL_BSP_SCHEDULE_DELAY", "9223372036854775807")).delay == 24h);
   const auto options = good(with("OTEL_BSP_MAX_QUEUE_SIZE", "16"));
   CHECK(options.queue == 16);
   CHECK(options.batch == 16);

@@ -138,6 +138,8 @@ gpuactors::Result<void> run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const auto done = run(argc, argv);
+  // On a busy machine, the end of a process would not wait long enough.
+  gpuactors::flush_traces(std::chrono::seconds{60});
   if (!done)
     fmt::print(stderr, "{}\n", to_string(done.error()));
   return done ? 0 : 1;

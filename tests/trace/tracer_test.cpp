@@ -151,4 +151,5 @@ TEST_CASE("whoever flushes does not wait for pauses between attempts", "[trace]"
   CHECK(bed.tracer->flush(1min));
   REQUIRE(bed.collector.said().size() == 1);
   CHECK_THAT(bed.collector.said()[0], Contains("connection refused"));
+  CHECK(bed.collector.got() == Batches{1});
 }

@@ -6,7 +6,7 @@
 #include <gpuactors/actor/hosted_stream.hpp>
 #include <gpuactors/actor/lease_info.hpp>
 #include <gpuactors/base/limits.hpp>
-#include <gpuactors/trace/span.hpp>
+#include <gpuactors/trace/call_span.hpp>
 #include <gpuactors/wire/errors.hpp>
 #include <gpuactors/wire/lanes.hpp>
 #include <gpuactors/wire/messages.hpp>
@@ -75,14 +75,6 @@ private:
   /// Null if the call is not traced. Shared, as whoever answers the call later has a copy of this object.
   std::shared_ptr<OpenSpan> span_;
 };
-
-/// Sets the attributes by which a span says what it calls (OpenTelemetry's conventions for calls of procedures).
-inline void describe_call(OpenSpan& span, std::string_view type, const std::string& method) {
-  span.set("rpc.system", "gpuactors");
-  if (!type.empty())
-    span.set("rpc.service", std::string{type});
-  span.set("rpc.method", method);
-}
 
 /// Delivers the answers of a host. An immediate answer goes out at once. A deferred answer may come from any thread: it
 /// is queued here, and a message makes the host deliver it on its own thread.
@@ -265,8 +257,7 @@ public:
   /// The call runs now: begins its span.
   /// @returns what its work is a part of.
   TraceContext begin_span(const Call& call, std::string_view type, const LeaseInfo& lease) {
-    OpenSpan span{type.empty() ? call.method : fmt::format("{}/{}", type, call.method), SpanKind::server, call.trace,
-                  count_.begun()};
+    OpenSpan span{call.method, SpanKind::server, call.trace, count_.begun()};
     auto context = span.context();
     if (span.recorded()) {
       describe_call(span, type, call.method);
@@ -395,7 +386,8 @@ Answer run_call(const Call& call, HostedCall& frame, std::string_view type, cons
   if (late)
     return Result<Payload>{fail(Errc::deadline_exceeded, "the call's deadline passed while it waited for its turn")};
   std::optional<TraceScope> scope;
-  if (call.trace.valid())
+  // A caller that records nothing says nothing of a trace: it begins here.
+  if (call.trace.valid() || (records_traces() && is_traced(type, call.method)))
     scope.emplace(frame.begin_span(call, type, lease));
   Answer answer = guarded(call.method, std::forward<Serve>(serve));
   // The lease was revoked during the call, because a device failed: a result computed on that device cannot be trusted.

@@ -25,14 +25,14 @@ struct ActorName {
 
   std::string_view name;
   std::string_view name_space{};
-};
 
-/// Returns the name for people: with its name space in front, if it has one.
-[[nodiscard]] inline std::string to_string(const ActorName& actor) {
-  std::string text{actor.name_space};
-  if (!text.empty())
-    text += '/';
-  return text.append(actor.name);
-}
+  /// Returns the name for people: with its name space in front, if it has one.
+  [[nodiscard]] friend std::string to_string(const ActorName& actor) {
+    std::string text{actor.name_space};
+    if (!text.empty())
+      text += '/';
+    return text.append(actor.name);
+  }
+};
 
 } // namespace gpuactors

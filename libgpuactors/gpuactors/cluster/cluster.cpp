@@ -1,6 +1,7 @@
 #include <gpuactors/base/random_id.hpp>
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
+#include <gpuactors/cluster/detail/actor_cell.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>

@@ -1,6 +1,7 @@
 #include <gpuactors/cluster/detail/actor_cell.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/pending.hpp>
+#include <gpuactors/trace/call_span.hpp>
 
 #include <string_view>
 
@@ -27,21 +28,18 @@ PendingWork::~PendingWork() {
 }
 
 void PendingWork::begin_span(Call& call, const ActorCell* actor) {
-  // The library's own methods carry the parts of its operations, which have spans themselves.
-  constexpr std::string_view own = "gpuactors.";
-  if (actor != nullptr && call.method.compare(0, own.size(), own) == 0)
+  const std::string_view type = actor != nullptr ? std::string_view{actor->type} : std::string_view{};
+  if (!is_traced(type, call.method))
     return;
   call.trace = current_trace();
   if (!records_traces())
     return;
-  OpenSpan span{actor != nullptr ? actor->type + "/" + call.method : call.method, SpanKind::client, call.trace};
+  OpenSpan span{call.method, SpanKind::client, call.trace};
   call.trace = span.context();
   if (!span.recorded())
     return;
-  span.set("rpc.system", "gpuactors");
-  span.set("rpc.method", call.method);
+  describe_call(span, type, call.method);
   if (actor != nullptr) {
-    span.set("rpc.service", actor->type);
     span.set("gpuactors.actor", static_cast<std::int64_t>(actor->id.value()));
     if (!actor->name.empty())
       span.set("gpuactors.actor_name", actor->name);

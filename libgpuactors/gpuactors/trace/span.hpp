@@ -55,6 +55,12 @@ public:
     return record_ != nullptr;
   }
 
+  /// Gives it another name: whoever has to put one together asks `recorded` first.
+  void rename(std::string name) {
+    if (record_ != nullptr)
+      record_->name = std::move(name);
+  }
+
   /// Adds an attribute. At most `limits::span_attributes` are kept, and texts are cut after `limits::span_text_bytes`.
   void set(std::string_view key, SpanValue value);
 

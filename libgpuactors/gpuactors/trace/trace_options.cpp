@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::string_view default_endpoint = "http://localhost:4318";
 constexpr std::string_view traces_path = "/v1/traces";
+/// A day.
+constexpr std::int64_t most_milliseconds = 86'400'000;
 
 std::string_view trim(std::string_view text) {
   constexpr std::string_view blank = " \t";
@@ -93,6 +95,8 @@ public:
   Result<void> milliseconds(const char* name, Duration& duration) const {
     std::int64_t count = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
     GPUACTORS_TRY(number<std::int64_t>(name, 1, count));
+    // What is longer could not be added to a moment.
+    count = std::min(count, most_milliseconds);
     duration = from_milliseconds(static_cast<std::uint64_t>(count));
     return {};
   }

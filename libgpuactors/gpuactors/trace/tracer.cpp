@@ -49,12 +49,11 @@ void Tracer::record(SpanRecord span) {
   bool full = false;
   {
     const std::lock_guard lock{mutex_};
-    ++recorded_;
     if (waiting_.size() >= options_.queue) {
       ++crowded_out_;
-      ++settled_;
       return;
     }
+    ++recorded_;
     waiting_.push_back(std::move(span));
     full = waiting_.size() == options_.batch;
   }
@@ -84,9 +83,9 @@ void Tracer::run() {
     while (!waiting_.empty() && !stopping_) {
       const auto count = std::min(waiting_.size(), options_.batch);
       const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
-      const std::vector<SpanRecord> batch{std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end)};
+      std::vector<SpanRecord> batch{std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end)};
       waiting_.erase(waiting_.begin(), end);
-      deliver(lock, batch);
+      deliver(lock, std::move(batch));
       settled_ += count;
       flushed_.notify_all();
       // What has come meanwhile may wait, unless it is a batch.
@@ -98,24 +97,27 @@ void Tracer::run() {
   }
 }
 
-void Tracer::deliver(std::unique_lock<std::mutex>& lock, const std::vector<SpanRecord>& spans) {
-  const auto body = to_otlp(options_.resource, spans, Clock::now(), std::chrono::system_clock::now());
+void Tracer::deliver(std::unique_lock<std::mutex>& lock, std::vector<SpanRecord> spans) {
+  // Whoever records waits for the lock.
+  lock.unlock();
+  const auto count = spans.size();
+  const auto body =
+      to_otlp(options_.resource, std::exchange(spans, {}), Clock::now(), std::chrono::system_clock::now());
   auto pause = first_pause;
-  Result<void> sent;
-  for (int attempt = 1;; ++attempt, pause *= 2) {
+  auto sent = sink_->send(body);
+  lock.lock();
+  for (int attempt = 1; !sent && sent.error().code() == Errc::unavailable && attempt < most_attempts; ++attempt) {
+    // Whoever flushes has no time for pauses.
+    if (wake_.wait_for(lock, pause, [this] { return stopping_ || hurry_; }))
+      break;
+    pause *= 2;
     lock.unlock();
     sent = sink_->send(body);
     lock.lock();
-    if (sent || sent.error().code() != Errc::unavailable || attempt == most_attempts)
-      break;
-    // Whoever flushes has no time for pauses.
-    wake_.wait_for(lock, pause, [this] { return stopping_ || hurry_; });
-    if (stopping_ || hurry_)
-      break;
   }
   const auto crowded_out = std::exchange(crowded_out_, 0);
   lock.unlock();
-  tell(sent, sent ? crowded_out : spans.size() + crowded_out);
+  tell(sent, sent ? crowded_out : count + crowded_out);
   lock.lock();
 }
 

@@ -52,7 +52,7 @@ private:
   void run();
   /// With the lock, which it gives back meanwhile: sends a batch, again after a pause while the collector cannot be
   /// reached.
-  void deliver(std::unique_lock<std::mutex>& lock, const std::vector<SpanRecord>& spans);
+  void deliver(std::unique_lock<std::mutex>& lock, std::vector<SpanRecord> spans);
   /// Says what has changed about the spans that are lost, if something has.
   void tell(const Result<void>& sent, std::size_t lost);
 

@@ -199,6 +199,9 @@ void Links::connect(const Endpoint& to, Duration timeout, const OnConnected& don
 void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnConnected& done) {
   const auto begun = attempts_->run([this, to, deadline, attempts, done] {
     auto session = gate_->dial(to, deadline);
+    // In plaintext, one that ends without a word may have been about to: a process that stood still, and was killed.
+    if (!session && attempts > 1 && !gate_->is_secure() && session.error().code() == Errc::invalid_argument)
+      return dial(to, deadline, attempts - 1, done);
     if (!session)
       return done(fail(session.error()));
     gate_->keep(to, std::move(*session));

@@ -34,17 +34,14 @@ StandbyCore::Step StandbyCore::answered(const Result<v1::StateChanges>& answer, 
     follows_ = false;
     if (answer.error().message() != said_)
       step.notice = said_ = answer.error().message();
-  } else {
-    if (code == Errc::unsupported || code == Errc::already_exists)
-      failure_ = answer.error();
-    // One that answers with an error is there, and a new connection leads to it again, at once.
-    if (!is_loss(code) && code != Errc::unavailable && code != Errc::deadline_exceeded) {
-      if (answer.error().message() != said_)
-        step.notice = said_ = answer.error().message();
-      return step;
-    }
+  } else if (is_loss(code) || code == Errc::unavailable || code == Errc::deadline_exceeded) {
     step.next = Step::Next::dial;
     step.why = code == Errc::deadline_exceeded ? Error{code, "it gave no answer in time"} : answer.error();
+  } else if (code == Errc::unsupported || code == Errc::already_exists) {
+    failure_ = answer.error(); // `look` tells it
+  } else if (answer.error().message() != said_) {
+    // It is there, and a new connection would lead to it again, at once.
+    step.notice = said_ = answer.error().message();
   }
   // Of a later revision: nothing of it may be dropped here.
   if (!more && more.error().code() == Errc::unsupported)

@@ -6,6 +6,7 @@
 #include <gpuactors/base/version.hpp>
 #include <gpuactors/broker/core/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
+#include <gpuactors/cluster/detail/actor_cell.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>

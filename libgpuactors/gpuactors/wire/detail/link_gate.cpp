@@ -264,8 +264,8 @@ std::string LinkGate::verdict_on(const std::string& text) const {
     return begins_with(text, tls_handshake) ? "it speaks TLS: one of the two was started with --insecure" : "";
   // Its certificate says that it belongs to the cluster. Releases from before revisions end the connection when they
   // hear a greeting.
-  return text.empty() ? fmt::format("it has not said what it speaks, and may run a release from before revisions; this "
-                                    "process runs release {}",
+  return text.empty() ? fmt::format("it has ended without saying what it speaks: its process has, or it runs a release "
+                                    "from before revisions; this process runs release {}",
                                     own_.release)
                       : "it speaks no protocol of gpuactors";
 }
