@@ -140,6 +140,15 @@ class Spans(unittest.TestCase):
             self.assertEqual(sorted(span.name for span in spans if span.parent_span_id.hex() == "cd" * 8),
                              ["peer/sum"] * 2 + [f"ranker/{name}" for name in ("later", "look", "rank", "refuse", "watch")])
 
+    def test_where_the_caller_records_nothing_traces_begin_in_workers(self):
+        with Collector() as collector, cluster(collector.environment) as running:
+            (_, traced, _), _ = run(certificates_of(running), "--broker", running.broker)
+            self.assertEqual(traced, "traced")
+            until(lambda: len(collector.spans()) >= 13, "all spans of workers have come")
+            spans = [span for span, _ in collector.spans().values()]
+            self.assertEqual(sorted(span.name for span in spans if not span.parent_span_id),
+                             ["peer/sum"] * 2 + [f"ranker/{name}" for name in ("later", "look", "rank", "refuse", "watch")])
+
     def test_a_trace_that_is_not_sampled_is_not_recorded(self):
         with Collector() as collector:
             (_, traced, _), _ = run(collector.environment, FOREIGN + "-00", "--devices", "host:1")
