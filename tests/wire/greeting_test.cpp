@@ -222,7 +222,7 @@ TEST_CASE("who has a certificate and says nothing may be of a release from befor
     RawPeer early{process.address(), must(transport::TlsContext::load(files))};
     CHECK(early.line() == detail::to_line(detail::own_greeting()));
   }
-  CHECK(notices.say("it has not said what it speaks, and may run a release from before revisions"));
+  CHECK(notices.say("it has ended without saying what it speaks"));
   RawPeer noise{process.address(), must(transport::TlsContext::load(files))};
   noise.say("GET / HTTP/1.1\r\n");
   CHECK(noise.is_sent_away());
