@@ -248,8 +248,8 @@ TEST_CASE("in plaintext, what is no greeting is sent away without a word, also o
   CHECK_THAT(refused.error().message(), Contains("is no port of gpuactors"));
 }
 
-// Not run by itself: it hangs in about one of ten runs, in the end of CAF's system (docs/design/plan.md).
-TEST_CASE("a process ends although one that it has begun to speak with says nothing after its greeting", "[.][ends]") {
+TEST_CASE("a process ends although one that it has begun to speak with says nothing after its greeting",
+          "[wire][releases]") {
   RawPort silent{detail::to_line(detail::own_greeting())};
   LinkedProcess other;
   auto process = std::make_unique<LinkedProcess>();

@@ -150,6 +150,7 @@ void Links::close() {
     return;
   gate_->close();
   attempts_->stop();
+  gate_->await_meetings();
   caf::anon_send_exit(middleman_, caf::exit_reason::user_shutdown);
   // The middleman's thread ends with the last handle, and the actor system waits for that thread. Only attempts use the
   // handle, and they have ended.

@@ -127,6 +127,13 @@ void LinkGate::begin_meeting(int socket) {
 void LinkGate::end_meeting(int socket) {
   const std::lock_guard lock{mutex_};
   meeting_.erase(socket);
+  met_.notify_all();
+}
+
+void LinkGate::await_meetings() {
+  constexpr std::chrono::seconds most{1};
+  std::unique_lock lock{mutex_};
+  met_.wait_for(lock, most, [this] { return meeting_.empty(); });
 }
 
 Result<LinkSession> LinkGate::dial(const Endpoint& to, TimePoint until) {

@@ -6,6 +6,7 @@
 #include <gpuactors/wire/detail/greeting.hpp>
 #include <gpuactors/wire/transport/guests.hpp>
 
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -80,6 +81,10 @@ public:
   void begin_meeting(int socket);
   void end_meeting(int socket);
 
+  /// Waits, after `close`, until CAF has noticed the end of these: what waits for them would keep its thread otherwise,
+  /// if CAF's event loop ended first. At most for a second.
+  void await_meetings();
+
   /// Ends all attempts and handshakes. Idempotent.
   void close();
 
@@ -108,6 +113,7 @@ private:
   std::mutex mutex_;
   std::multimap<std::string, LinkSession> kept_;
   std::set<int> meeting_;
+  std::condition_variable met_;
   // For the limited rate: the start of the current period, the lines reported in it, and the refusals since the last
   // reported line.
   TimePoint refusals_began_ = TimePoint::min();
