@@ -11,14 +11,13 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 
-from cluster_cli_test import DEADLINE, same, until
+from cluster_cli_test import same, until
 from netns_test import SKIPPED, Hosts, Network
 
 FIRST = "10.77.0.1:7711"
@@ -190,15 +189,6 @@ class Cluster(Hosts):
     def no_takeover(self):
         same(self.log("broker-h1").count("takes over"), 0)
         same(self.ends, {})
-
-    def end(self):
-        for daemon in self.daemons.values():
-            daemon.send_signal(signal.SIGTERM)
-        for host, daemon in self.daemons.items():
-            try:
-                same((host, daemon.wait(DEADLINE)), (host, 0))
-            finally:
-                daemon.kill()
 
 
 def gone(pid):
