@@ -1,6 +1,8 @@
 // Links: a request on a connection that has just come to be is answered, and a redial that is stopped is silent.
 #include "linked_process.hpp"
+#include "raw_peer.hpp"
 
+#include <gpuactors/wire/detail/link_gate.hpp>
 #include <gpuactors/wire/lanes.hpp>
 
 #include <support/catch.hpp>
@@ -10,6 +12,10 @@
 #if GPUACTORS_CAF_017
 
 #include <caf/forwarding_actor_proxy.hpp>
+#include <caf/io/basp_broker.hpp>
+#include <caf/io/network/default_multiplexer.hpp>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <future>
@@ -56,6 +62,35 @@ TEST_CASE("a request sent the moment that there is a lane comes after the words 
   const auto kept = dialling.connect(accepting);
   // One that comes before them has no sender, for CAF: its answer goes nowhere.
   CHECK(asker->wait());
+}
+
+TEST_CASE("a connection that breaks while CAF ends it is over, and CAF does not end twice", "[wire]") {
+  LinkedProcess process;
+  const auto gate = must(detail::LinkGate::make(std::nullopt, [](std::string_view) {}));
+  auto peer = std::make_optional(must(gate->dial(process.address(), soon())));
+  // CAF has the connection when it says something.
+  REQUIRE(transport::wait_for(peer->socket.get(), POLLIN, must(transport::Signal::make()), soon()));
+  const auto broker = caf_version::protocol_broker<caf::io::basp_broker>(process.system());
+  auto& ending = *static_cast<caf::io::broker*>(caf::actor_cast<caf::abstract_actor*>(broker));
+  auto& loop = static_cast<caf::io::network::default_multiplexer&>(process.system().middleman().backend());
+  std::promise<void> ended;
+  // As at the end of a process, when the event loop has not heard yet that the other side has gone.
+  loop.post([&] {
+    const linger at_once{1, 0};
+    ::setsockopt(peer->socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    peer.reset();
+    for (const auto& connection : ending.connections()) {
+      pollfd broken{static_cast<int>(connection.id()), 0, 0};
+      ::poll(&broken, 1, -1);
+      ending.write(connection, 4, "last");
+    }
+    ending.context(&loop);
+    ending.quit();
+    ending.finalize();
+    ended.set_value();
+  });
+  ended.get_future().wait();
+  CHECK(ending.connections().empty());
 }
 
 TEST_CASE("who stops a redial waits for what it calls, and it calls nobody afterwards", "[wire]") {

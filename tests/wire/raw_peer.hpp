@@ -50,6 +50,15 @@ public:
     return text;
   }
 
+  /// The next bytes, as many as `count`; fewer if the connection ends.
+  std::string bytes(std::size_t count) {
+    std::string text;
+    std::byte next{};
+    while (text.size() < count && channel_.read_some(&next, 1, soon()))
+      text += static_cast<char>(next);
+    return text;
+  }
+
   /// Whether the other side ends the connection, whatever it says before.
   bool is_sent_away() {
     std::byte ignored{};

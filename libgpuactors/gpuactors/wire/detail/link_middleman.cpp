@@ -142,8 +142,13 @@ private:
         ::shutdown(fd(), SHUT_WR);
       break;
     case Pipe::Rest::failed:
-      kept->io_failure(&backend(), operation::write);
       stop_writing();
+      // CAF's broker may be what writes, in the middle of a message or of its own end. It hears of the failure after
+      // that: it would otherwise end twice.
+      backend().post([this, kept] {
+        if (!kept->detached())
+          kept->io_failure(&backend(), operation::write);
+      });
       break;
     }
   }
@@ -214,6 +219,8 @@ public:
 
   bool consume(caf_version::RunnerBase* runner, const void* data, std::size_t size) override {
     const bool is_payload = std::exchange(header_.payload, 0) > 0;
+    if (detached())
+      return false;
     // Once the connection was shut down, there are only the bytes that had arrived before, and then its end.
     if (refused_ || (!is_payload && size != link_header_size))
       return true;
