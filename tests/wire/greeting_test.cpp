@@ -248,6 +248,24 @@ TEST_CASE("in plaintext, what is no greeting is sent away without a word, also o
   CHECK_THAT(refused.error().message(), Contains("is no port of gpuactors"));
 }
 
+TEST_CASE("one that ends a connection without a word may have been about to die, and is asked once more",
+          "[wire][releases]") {
+  auto listener = must(transport::listen_tcp({"127.0.0.1", 0}));
+  std::vector<std::string> heard;
+  std::thread silent{[&] {
+    while (heard.size() < 2
+           && transport::wait_for(listener.socket.get(), POLLIN, must(transport::Signal::make()), soon()))
+      heard.push_back(RawPeer{must(transport::accept_next(listener.socket.get()))}.line());
+  }};
+  LinkedProcess process;
+  const auto refused = process.connect_async({"127.0.0.1", listener.port}).get();
+  silent.join();
+  CHECK(heard == std::vector(2, detail::to_line(detail::own_greeting())));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == Errc::invalid_argument);
+  CHECK_THAT(refused.error().message(), Contains("it may speak TLS"));
+}
+
 TEST_CASE("a process ends although one that it has begun to speak with says nothing after its greeting",
           "[wire][releases]") {
   RawPort silent{detail::to_line(detail::own_greeting())};

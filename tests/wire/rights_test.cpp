@@ -135,9 +135,9 @@ public:
   }
 
   template <class Message>
-  std::optional<Error> ask(const caf::strong_actor_ptr& to, Message message) {
+  std::optional<Error> ask(const caf::strong_actor_ptr& to, Message message, Duration wait = 20s) {
     const auto answer = std::make_shared<Answer>();
-    port_.ask(answer, to, deadline_after(Clock::now(), 20s), std::move(message));
+    port_.ask(answer, to, deadline_after(Clock::now(), wait), std::move(message));
     return answer->wait();
   }
 
@@ -246,7 +246,7 @@ TEST_CASE_METHOD(LinkFixture, "a client that does not say who it is loses its co
   REQUIRE(handle);
   caf_version::post(*handle, v1::DrainNode{});
   CHECK(eventually([&] { return !notices->all().empty(); }));
-  CHECK(mallory.ask(*handle, v1::Hello{}));
+  CHECK(mallory.ask(*handle, v1::Hello{}, 1s));
   CHECK(heard->all().size() == 1);
   CHECK_THAT(notices->all().front(), Contains("(mallory)") && Contains("with a sender"));
 }
@@ -271,8 +271,9 @@ TEST_CASE_METHOD(LinkFixture, "a client that writes its messages by hand gains n
               .add(message_type::client_handshake, version, 0, 0, node)
               .add(message_type::direct_message, 0, 5, to, payload)
               .is_sent_away(address, files));
-  System third;
+  System third{LinkOptions{}};
   const auto third_node = third.get().node();
+  REQUIRE(third_node);
   const auto greeted = [&] { return forged().add(message_type::client_handshake, version, 0, 0, third_node); };
   CHECK(greeted().add(message_type::client_handshake, version, 0, 0, other_node).is_sent_away(address, files));
   // In the name of a third process, and news of its actors.
@@ -308,7 +309,7 @@ TEST_CASE_METHOD(LinkFixture, "a connection ends when its certificate is revoked
   // Heartbeats are enough: nothing else is sent.
   CHECK(eventually([&] { return !notices->all().empty(); }));
   CHECK_THAT(notices->all().front(), Contains("(alice)") && Contains("was revoked"));
-  CHECK(alice.ask(*hers, v1::Hello{}));
+  CHECK(alice.ask(*hers, v1::Hello{}, 1s));
   const auto again = alice.connect(address);
   REQUIRE_FALSE(again);
   CHECK_THAT(again.error().message(), Contains("revoked"));
