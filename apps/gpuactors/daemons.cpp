@@ -242,6 +242,10 @@ Command add_broker(CLI::App& program) {
           "With --standby-of: so many nodes have to have asked instead, such as 1 of a cluster of two machines. "
           "A broker that is only cut off then goes on with the nodes that it reaches. Default: more than half")
       ->type_name("N");
+  parser
+      ->add_flag("--no-standby", arguments->broker.forget_standby,
+                 "Forget the broker that stood by for this one, which is not to come back: it is missed no more")
+      ->excludes("--standby-of");
   add_security_options(*parser, *arguments);
   parser->footer(
       "It runs until Ctrl-C. When it is started again, nodes and clients come back by themselves; running "

@@ -69,6 +69,24 @@ void write_broker(MetricsWriter& out, const v1::ClusterState& state) {
   out.sample({{"release", state.release()}}, 1);
   out.family("gpuactors_broker_start_time_seconds", "gauge", "When the broker started, in seconds since 1970.");
   out.sample({}, static_cast<double>(state.started_unix_ns()) / nanoseconds_in_a_second);
+  out.family("gpuactors_broker_takeovers", "gauge", "How often a broker that stood by has taken over the cluster.");
+  out.sample({}, static_cast<double>(state.term()));
+}
+
+void write_standby(MetricsWriter& out, const v1::ClusterState& state) {
+  out.family("gpuactors_standby_state", "gauge",
+             "1 for the state that the broker that stands by is in, 0 for others; nothing if there was none.");
+  if (state.has_standby()) {
+    auto states = counts_of({"following", "copying", "away"});
+    ++states[state.standby().state()];
+    for (const auto& [name, count] : states)
+      out.sample({{"address", state.standby().address()}, {"state", name}}, count);
+  }
+  out.family("gpuactors_standby_silent_seconds", "gauge",
+             "How long ago the broker that stands by has asked for what changes: its copy is not newer.");
+  if (state.has_standby())
+    out.sample({{"address", state.standby().address()}},
+               static_cast<double>(state.standby().silent_ns()) / nanoseconds_in_a_second);
 }
 
 void write_nodes(MetricsWriter& out, const v1::ClusterState& state) {
@@ -277,6 +295,7 @@ void MetricsWriter::write(std::string_view suffix, const Labels& labels, double 
 std::string metrics_text(const v1::ClusterState& state) {
   MetricsWriter out;
   write_broker(out, state);
+  write_standby(out, state);
   write_nodes(out, state);
   write_devices(out, state);
   write_actors(out, state);

@@ -69,6 +69,24 @@ std::string broker_in_words(const v1::ClusterState& state) {
                      utc_for_people(from_unix_ns(state.started_unix_ns())), other_releases(state, "; "));
 }
 
+/// Returns "10.0.0.2:7711 has a copy, and follows this one".
+std::string standby_in_words(const v1::StandbyState& standby) {
+  if (standby.state() == "following")
+    return fmt::format("{} has a copy, and follows", standby.address());
+  if (standby.state() == "copying")
+    return fmt::format("{} has no whole copy yet", standby.address());
+  return fmt::format("{} does not follow: silent for {:.0f} s", standby.address(),
+                     to_seconds(std::chrono::nanoseconds{standby.silent_ns()}));
+}
+
+Json json_standby(const v1::ClusterState& state) {
+  if (!state.has_standby())
+    return nullptr;
+  return {{"address", state.standby().address()},
+          {"state", state.standby().state()},
+          {"silent_seconds", to_seconds(std::chrono::nanoseconds{state.standby().silent_ns()})}};
+}
+
 Json json_clients(const v1::ClusterState& state) {
   auto list = Json::array();
   for (const auto& client : state.clients())
@@ -99,6 +117,8 @@ void print_status(const v1::ClusterState& state, std::ostream& out) {
       std::count_if(state.clients().begin(), state.clients().end(), [](const auto& client) { return client.away(); });
   table.add({"clients", fmt::format("{}{}", state.clients_size(), and_also(away, "away"))});
   table.add({"broker", broker_in_words(state)});
+  if (state.has_standby())
+    table.add({"standby", standby_in_words(state.standby())});
   table.print(out);
 }
 
@@ -126,7 +146,9 @@ Json json_status(const v1::ClusterState& state) {
                        {"clients", state.clients_size()},
                        {"client_list", json_clients(state)},
                        {"release", state.release()},
-                       {"started", utc_for_programs(from_unix_ns(state.started_unix_ns()))}}});
+                       {"started", utc_for_programs(from_unix_ns(state.started_unix_ns()))},
+                       {"standby", json_standby(state)},
+                       {"takeovers", json_of(state.term())}}});
 }
 
 } // namespace

@@ -286,6 +286,43 @@ TEST_CASE("who follows a broker is an event once, and is asked after a restart",
         == 1);
 }
 
+TEST_CASE("a broker's state tells who stands by for it, and whether it does", "[standby]") {
+  World world;
+  BrokerOptions options;
+  options.store = std::make_shared<MemoryStore>();
+  options.link_timeout = 5s;
+  options.term = 3;
+  SECTION("the one that its store knows is missed until it asks") {
+    options.other = "b:1";
+    world.time += 2s;
+    BrokerCore core{world, std::move(options)};
+    core.start();
+    world.time += 1s;
+    CHECK(core.state({}).term() == 3);
+    CHECK(core.state({}).standby().address() == "b:1");
+    CHECK(core.state({}).standby().state() == "away");
+    CHECK(core.state({}).standby().silent_ns() == Duration{1s}.count());
+  }
+  SECTION("another one that asks has a copy after a while, or asks no more") {
+    BrokerCore core{world, std::move(options)};
+    core.start();
+    CHECK_FALSE(core.state({}).has_standby());
+    v1::FollowState question;
+    question.set_address("c:1");
+    must(core.follow(question));
+    CHECK(core.state({}).standby().state() == "copying");
+    question.set_has_copy(true);
+    must(core.follow(question));
+    world.time += 5s;
+    CHECK(core.state({}).standby().state() == "following");
+    world.time += 1s;
+    const auto state = core.state({});
+    CHECK(state.standby().address() == "c:1");
+    CHECK(state.standby().state() == "away");
+    CHECK(state.standby().silent_ns() == Duration{6s}.count());
+  }
+}
+
 // -- taking over ----------------------------------------------------------------------------------
 
 TEST_CASE("a broker takes over when it hears nothing and most of the nodes have asked it", "[standby]") {

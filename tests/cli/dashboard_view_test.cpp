@@ -150,6 +150,21 @@ TEST_CASE("nodes, devices, quotas and clients that are not well are problems, wi
   CHECK(found[4].text == "1 client has lost the connection to the broker, and has time to return.");
 }
 
+TEST_CASE("a broker that does not stand by any more is a problem") {
+  v1::ClusterState state;
+  state.mutable_standby()->set_address("10.0.0.2:7711");
+  state.mutable_standby()->set_state("following");
+  CHECK(problems(state).empty());
+  state.mutable_standby()->set_state("away");
+  const auto found = problems(state);
+  REQUIRE(found.size() == 1);
+  CHECK(
+      found[0].text
+      == "The broker at 10.0.0.2:7711 does not stand by any more: if this one dies, nobody takes over, or with an old "
+         "copy.");
+  CHECK(found[0].command == "status");
+}
+
 TEST_CASE("a death is a problem for ten minutes, unless somebody wanted it") {
   v1::ClusterState state;
   const auto end = [&](Errc code, std::chrono::system_clock::time_point when) {

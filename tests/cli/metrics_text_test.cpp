@@ -29,6 +29,10 @@ v1::ClusterState busy_state() {
   v1::ClusterState state;
   state.set_release("1.2.3");
   state.set_started_unix_ns(1'700'000'000'500'000'000);
+  state.set_term(1);
+  state.mutable_standby()->set_address("10.0.0.2:7711");
+  state.mutable_standby()->set_state("following");
+  state.mutable_standby()->set_silent_ns(200'000'000);
   auto* node = state.add_nodes();
   node->mutable_node()->set_name("n0");
   node->mutable_node()->set_address("10.0.0.1");
@@ -77,6 +81,10 @@ TEST_CASE("a state's numbers are samples with their labels") {
   const auto text = metrics_text(busy_state());
   CHECK(has_line(text, "gpuactors_broker_info{release=\"1.2.3\"} 1"));
   CHECK(has_line(text, "gpuactors_broker_start_time_seconds 1700000000.5"));
+  CHECK(has_line(text, "gpuactors_broker_takeovers 1"));
+  CHECK(has_line(text, "gpuactors_standby_state{address=\"10.0.0.2:7711\",state=\"following\"} 1"));
+  CHECK(has_line(text, "gpuactors_standby_state{address=\"10.0.0.2:7711\",state=\"away\"} 0"));
+  CHECK(has_line(text, "gpuactors_standby_silent_seconds{address=\"10.0.0.2:7711\"} 0.2"));
   CHECK(has_line(text, "gpuactors_nodes{state=\"draining\"} 1"));
   CHECK(has_line(text, "gpuactors_nodes{state=\"ok\"} 0"));
   CHECK(has_line(text, "gpuactors_node_info{node=\"n0\",address=\"10.0.0.1\",release=\"1.2.2\"} 1"));

@@ -37,7 +37,7 @@ def status_of_an_empty_cluster(cluster):
     assert status.pop("started").endswith("Z") and re.fullmatch(r"\d+\.\d+\.\d+", status.pop("release")), status
     same(status, {"nodes": 1, "nodes_draining": 0, "nodes_away": 0, "devices": 2, "devices_in_use": 0, "devices_failed": 0,
                   "free_share": 2.0, "memory_bytes": str(2 << 30), "free_memory_bytes": str(2 << 30), "actors": 0,
-                  "actors_by_state": {}, "leases": 0, "groups": 0, "queue": 0})
+                  "actors_by_state": {}, "leases": 0, "groups": 0, "queue": 0, "standby": None, "takeovers": "0"})
     assert clients >= 1, clients
     fits(r"(?m)^devices +2, 0 in use; free: share 2, memory 2 GiB of 2 GiB$", cluster.run("status"))
     fits(r"(?m)^memory +([0-9.]+ [KMGTP]iB) of host memory, \1 free$", cluster.run("status"))

@@ -139,7 +139,8 @@ class Hosts:
             return log.read()
 
     def notices(self):
-        return "\n".join(f"--- {host}\n{self.log(host)}" for host in self.daemons)
+        # A daemon that is started again and again says a lot.
+        return "\n".join(f"--- {host}\n" + "".join(self.log(host).splitlines(True)[-200:]) for host in self.daemons)
 
     def end(self):
         for daemon in self.daemons.values():

@@ -70,6 +70,12 @@ class Cluster(Hosts):
             self.start(f"node-h{i}", "node", "--broker", BOTH, "--name", f"n{i}", "--devices", "host:1x1GiB")
         self.nodes_are(*numbers)
 
+    def dismiss(self, host):
+        """Ends a daemon in order."""
+        daemon = self.daemons.pop(host)
+        daemon.terminate()
+        same(daemon.wait(20), 0)
+
     def revive(self):
         """Starts again what has ended."""
         for host, daemon in list(self.daemons.items()):
@@ -143,6 +149,18 @@ class Cluster(Hosts):
                                    broker=broker))
         same(reply["node"], node)
 
+    def standby(self, host, broker=BOTH):
+        """Where the one listens that stands by, and whether it does; what is said of it in words is the same."""
+        (status,) = self.json_on(host, "status", broker=broker)
+        standby = status["standby"]
+        words = {"following": "has a copy, and follows", "copying": "has no whole copy yet", "away": "does not follow"}
+        shown = self.on(host, "status", broker=broker)
+        assert standby is None and "standby" not in shown or f"{standby['address']} {words[standby['state']]}" in shown
+        return standby and (standby["address"], standby["state"])
+
+    def standby_is(self, host, *expected, broker=BOTH):
+        self.until(lambda: same(self.standby(host, broker), expected) or True, f"the standby is {expected}")
+
     def serves(self, host, broker):
         """Whether the broker at this address serves."""
         with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
@@ -207,6 +225,7 @@ def cut_off(cluster):
     cluster.network.plug(0, "down")
     cluster.says("broker-h1", "takes over from the broker")
     cluster.nodes_are(1, 2, 3, host="h2", broker=SECOND)
+    cluster.standby_is("h2", FIRST, "away", broker=SECOND)
     # What runs goes on, what was cut off starts again elsewhere, and new work is placed.
     same(cluster.count("h2", "stays"), 2)
     same(cluster.actor("h2", "stays")["pid"], stays)
@@ -226,6 +245,8 @@ def cut_off(cluster):
     cluster.show("h2", "all is whole")
     cluster.says("broker-h0", f"the broker has ended: the broker at {SECOND} serves this cluster")
     same(len(cluster.standby_events("h2", "this broker has taken over: it has not answered for")), 1)
+    cluster.standby_is("h2", FIRST, "following")
+    same(cluster.json_on("h2", "status")[0]["takeovers"], "1")
     same([cluster.serves("h3", FIRST), cluster.serves("h3", SECOND)], [False, True])
     same(cluster.ends, {"broker-h0": 1})
     until(lambda: gone(moves), "the actor that has moved has ended on n0")
@@ -262,6 +283,7 @@ def brokers_apart(cluster):
         cluster.says("broker-h1", "does not answer", unanswered + 1)
         cluster.until(lambda: len(cluster.standby_events("h2", "does not follow")) > missed,  # pylint: disable=W0640
                       "the follower is missed")
+        cluster.standby_is("h2", SECOND, "away")
         cluster.show("h2", f"brokers are apart: {cuts}")
         same([cluster.serves("h2", FIRST), cluster.serves("h2", SECOND)], [True, False])
         same(cluster.count("h3", "stays"), number)
@@ -271,6 +293,7 @@ def brokers_apart(cluster):
         for source, target in cuts:
             cluster.network.route("del", source, target)
         cluster.says("broker-h1", "it has a copy of its state", copies + 1)
+        cluster.standby_is("h2", SECOND, "following")
     same(cluster.log("broker-h1").count("takes over"), 0)
     same(cluster.actor("h2", "stays")["pid"], stays)
     same(cluster.count("h3", "stays"), 4)
@@ -306,6 +329,15 @@ def minority(cluster):
     cluster.network.plug(1, "up")
     cluster.nodes_are(0, 1, 2, 3, host="h1")
     cluster.no_takeover()
+    # It is put out of service: the other one misses it after a restart, and is told that nobody stands by any more.
+    cluster.dismiss("broker-h1")
+    cluster.dismiss("broker-h0")
+    cluster.start("broker-h0", *cluster.commands["broker-h0"])
+    cluster.standby_is("h2", SECOND, "away", broker=FIRST)
+    cluster.dismiss("broker-h0")
+    cluster.start("broker-h0", *cluster.commands["broker-h0"], "--no-standby")
+    cluster.nodes_are(0, 1, 2, 3, host="h2")
+    same(cluster.standby("h2", FIRST), None)
 
 
 @case(2)

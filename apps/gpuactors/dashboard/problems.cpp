@@ -40,6 +40,14 @@ void add_nodes(std::vector<Problem>& problems, const v1::ClusterState& state) {
            "devices"});
 }
 
+void add_standby(std::vector<Problem>& problems, const v1::ClusterState& state) {
+  if (state.standby().state() == "away")
+    problems.push_back({fmt::format("The broker at {} does not stand by any more: if this one dies, nobody takes over, "
+                                    "or with an old copy.",
+                                    state.standby().address()),
+                        "status"});
+}
+
 void add_quotas(std::vector<Problem>& problems, const v1::ClusterState& state) {
   for (const auto& quota : state.quotas())
     if (quota.owner() != each_client && quota.has_gpu_units() && quota.used_units() >= quota.gpu_units())
@@ -91,6 +99,7 @@ void add_events(std::vector<Problem>& problems, const std::deque<v1::Event>& eve
 std::vector<Problem> problems_of(const v1::ClusterState& state, const std::deque<v1::Event>& events, WallTime now) {
   std::vector<Problem> problems;
   add_nodes(problems, state);
+  add_standby(problems, state);
   add_quotas(problems, state);
   add_actors(problems, state, now - recent);
   add_events(problems, events, now - recent);

@@ -42,6 +42,8 @@ struct BrokerDaemon {
   /// addresses. Empty: this one serves, unless its store knows another broker of the cluster which serves now, or for
   /// which this one stood by when it ended; then it stands by for that one.
   std::string standby_of{};
+  /// Forget the broker that stood by for this one, which is not to come back.
+  bool forget_standby = false;
   /// How many nodes have to have asked before it takes over; 0: more than half of them. With fewer, a broker that is
   /// only out of its sight may go on beside it, each with the nodes that it reaches.
   std::size_t standby_votes = 0;

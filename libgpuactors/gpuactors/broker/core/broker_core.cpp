@@ -21,8 +21,9 @@ BrokerOptions with_feed(BrokerOptions options) {
 
 BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
   : world_(world), options_(with_feed(std::move(options))), feed_(std::static_pointer_cast<StateFeed>(options_.store)),
-    ledger_(ledger_options(options_.last_id)), log_(world), followers_(options_.term, options_.link_timeout),
-    last_request_(options_.last_id), last_actor_(options_.last_id), last_group_(options_.last_id) {
+    ledger_(ledger_options(options_.last_id)), log_(world),
+    followers_(options_.term, options_.link_timeout, options_.other, world.now()), last_request_(options_.last_id),
+    last_actor_(options_.last_id), last_group_(options_.last_id) {
   if (options_.recording != nullptr)
     ledger_.record(options_.recording);
 }

@@ -36,6 +36,8 @@ struct BrokerOptions {
   /// The broker in whose place this one serves, and why; empty: none.
   std::string taken_from{};
   std::string taken_why{};
+  /// Where the broker listens that stood by for this one, or for which this one did; empty: none.
+  std::string other{};
   /// When it began to serve, in nanoseconds since 1970.
   std::int64_t since_unix_ns = 0;
   /// Quotas by owner, set at the start: they replace those of the store, which keeps them. Each as

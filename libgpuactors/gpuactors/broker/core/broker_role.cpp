@@ -64,6 +64,11 @@ Result<void> begin_to_stand_by(DesiredState& store, const std::string& other) {
   return store.commit();
 }
 
+Result<void> forget_standby(DesiredState& store) {
+  store.erase(StateSection::ids, std::string{standby_key});
+  return store.commit();
+}
+
 Result<void> keep_nodes(DesiredState& store, const std::set<std::string>& nodes) {
   std::string lines;
   for (const auto& node : nodes)

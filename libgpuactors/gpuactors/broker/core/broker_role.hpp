@@ -55,6 +55,10 @@ enum class BrokerStart : std::uint8_t {
 /// @returns errors of `commit`.
 Result<void> begin_to_stand_by(DesiredState& store, const std::string& other);
 
+/// Writes into the store that nobody stands by for the broker any more.
+/// @returns errors of `commit`.
+Result<void> forget_standby(DesiredState& store);
+
 /// Writes into the store which nodes the other broker has.
 /// @returns errors of `commit`.
 Result<void> keep_nodes(DesiredState& store, const std::set<std::string>& nodes);

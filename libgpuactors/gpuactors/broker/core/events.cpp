@@ -376,6 +376,8 @@ void BrokerCore::add_present(v1::ClusterState& result) const {
     client->set_away(record.away_until.has_value());
   }
   add_quotas(result);
+  if (auto standby = followers_.state(world_.now()))
+    *result.mutable_standby() = std::move(*standby);
   for (const auto& waiting : ledger_.pending()) {
     auto* entry = result.add_queue();
     entry->set_id(waiting.request.value());
@@ -403,6 +405,7 @@ v1::ClusterState BrokerCore::state(const v1::GetState& message) const {
     (*result.mutable_counters())[what] = count;
   result.set_started_unix_ns(log_.started_unix_ns());
   result.set_release(gpuactors::release);
+  result.set_term(options_.term);
   return result;
 }
 

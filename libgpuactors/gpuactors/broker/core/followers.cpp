@@ -18,6 +18,7 @@ Result<Followers::News> Followers::admit(const v1::FollowState& question, TimePo
     return fail(Errc::already_exists, fmt::format("the broker at {} stands by already, and only one may", address_));
   asked_ = now;
   address_ = question.address();
+  has_copy_ = question.has_copy();
   const bool was_lost = std::exchange(lost_, false);
   if (is_other)
     return News::another;
@@ -28,6 +29,20 @@ bool Followers::is_lost(TimePoint now) {
   if (lost_ || address_.empty() || now - asked_ <= patience_)
     return false;
   return lost_ = true;
+}
+
+std::optional<v1::StandbyState> Followers::state(TimePoint now) const {
+  const auto& address = address_.empty() ? expected_ : address_;
+  if (address.empty())
+    return std::nullopt;
+  v1::StandbyState state;
+  state.set_address(address);
+  state.set_silent_ns((now - asked_).count());
+  if (address_.empty() || now - asked_ > patience_)
+    state.set_state("away");
+  else
+    state.set_state(has_copy_ ? "following" : "copying");
+  return state;
 }
 
 } // namespace gpuactors

@@ -6,7 +6,9 @@
 #include <gpuactors/v1/control.pb.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 namespace gpuactors {
 
@@ -18,7 +20,9 @@ public:
 
   /// @param term that of the broker that serves.
   /// @param patience how long one that does not ask counts as there.
-  Followers(std::uint64_t term, Duration patience) : term_(term), patience_(patience) {
+  /// @param expected where the one listens that stood by before the broker started at `now`; empty: none did.
+  Followers(std::uint64_t term, Duration patience, std::string expected = {}, TimePoint now = {})
+    : term_(term), patience_(patience), expected_(std::move(expected)), asked_(now) {
     // nop
   }
 
@@ -33,6 +37,9 @@ public:
     asked_ = now;
   }
 
+  /// What there is to know of the one that follows, or has followed; nothing if there was none.
+  [[nodiscard]] std::optional<v1::StandbyState> state(TimePoint now) const;
+
   /// Where the one listens that has asked last; empty: none has.
   [[nodiscard]] const std::string& address() const noexcept {
     return address_;
@@ -41,8 +48,10 @@ public:
 private:
   const std::uint64_t term_;
   const Duration patience_;
+  const std::string expected_;
   std::string address_;
-  TimePoint asked_{};
+  TimePoint asked_;
+  bool has_copy_ = false;
   bool lost_ = false;
 };
 

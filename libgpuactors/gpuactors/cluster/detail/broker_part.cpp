@@ -72,6 +72,7 @@ Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options, st
     config.lineage = role.lineage;
     config.since_unix_ns = claim.since_unix_ns();
     claim_ = std::move(claim);
+    config.other = role.other.value_or("");
     if (role.other)
       if (auto endpoint = parse_endpoint(*role.other))
         other_ = std::move(*endpoint);

@@ -81,10 +81,21 @@ Result<std::optional<ActiveBroker>> broker_to_follow(DaemonCore& core, const Bro
   const auto start = start_of(role, other.has_value());
   if (start == BrokerStart::serve)
     return std::optional<ActiveBroker>{};
+  std::optional<ActiveBroker> active;
   if (start == BrokerStart::stand_by)
-    return std::optional{ActiveBroker{std::move(*other), {}}};
-  auto nodes = served_at(core, *other, start_question(role));
-  return nodes ? std::optional{ActiveBroker{std::move(*other), std::move(*nodes)}} : std::nullopt;
+    active = ActiveBroker{std::move(*other), {}};
+  else if (auto nodes = served_at(core, *other, start_question(role)))
+    active = ActiveBroker{*other, std::move(*nodes)};
+  if (!options.forget_standby)
+    return active;
+  if (active)
+    return fail(Errc::invalid_argument,
+                fmt::format("no broker stands by for this one, which itself stands by for the one at {}: nothing is to "
+                            "be forgotten (--no-standby)",
+                            to_string(active->endpoint)));
+  GPUACTORS_LET(store, StateStore::open(options.store));
+  GPUACTORS_TRY(forget_standby(*store));
+  return active;
 }
 
 // -- the state ------------------------------------------------------------------------------------
