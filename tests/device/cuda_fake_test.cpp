@@ -27,6 +27,14 @@ TEST_CASE("what cannot start says so in one line", "[.][start]") {
   CHECK(module.error().message() == expected);
 }
 
+TEST_CASE("a device that lets nobody compute is lost, and no context of it", "[.][prohibited]") {
+  const auto context = Context::open(make_cuda_device(), {Share::whole(1), std::uint64_t{64} << 20, "test", nullptr});
+  REQUIRE_FALSE(context);
+  CHECK(context.error().code() == Errc::device_lost);
+  CHECK(context.error().message()
+        == "device 0 lets nobody compute: its compute mode is \"prohibited\" (nvidia-smi --compute-mode=0 lets all)");
+}
+
 TEST_CASE("a device is described without a context") {
   const auto device = make_cuda_device();
   CHECK(live() == 0);

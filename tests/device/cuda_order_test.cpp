@@ -237,6 +237,22 @@ TEST_CASE("memory is unpinned where nobody waits for it, not by who drops it") {
   CHECK(live() == 0);
 }
 
+TEST_CASE(
+    "a small result is fetched by way of pinned memory, for the driver itself waits in copies to ordinary memory") {
+  const auto context = open_half(make_cuda_device());
+  const auto waiting_copies = from_fake<int()>("fake_cuda_waiting_copies");
+  auto& stream = context->stream();
+  const std::vector<float> few{1, 2, 3};
+  const auto small = stream.tensor_from(few);
+  const auto before = waiting_copies();
+  CHECK(*stream.to_host<float>(*small) == few);
+  CHECK(waiting_copies() == before);
+  const std::vector<float> many(100'000, 0.5F);
+  const auto large = stream.tensor_from(many);
+  CHECK(*stream.to_host<float>(*large) == many);
+  CHECK(waiting_copies() == before + 1);
+}
+
 TEST_CASE("pinned memory that is on its way out is waited for where there is none left") {
   const auto context = open_half(make_cuda_device());
   const auto limit = from_fake<void(std::size_t)>("fake_cuda_limit_pinned");

@@ -171,6 +171,18 @@ TEST_CASE("without a specification a node offers CUDA if there is any, else one 
   CHECK(host[0]->info().units == 8);
 }
 
+TEST_CASE("without a specification, a driver that does not work now is no reason to go on without GPUs") {
+  auto options = options_without_cuda();
+  options.cuda = []() -> Result<CudaModule*> { return fail(Errc::unavailable, "cuInit: CUDA_ERROR_SYSTEM_NOT_READY"); };
+  const auto devices = make_devices({}, options);
+  REQUIRE_FALSE(devices);
+  CHECK(devices.error().code() == Errc::unavailable);
+  CHECK(devices.error().message()
+        == "cuInit: CUDA_ERROR_SYSTEM_NOT_READY; name the devices to go on without GPUs, as host:1");
+  options.cuda = []() -> Result<CudaModule*> { return fail(Errc::device_lost, "cuInit: CUDA_ERROR_NO_DEVICE"); };
+  CHECK(make("", options)[0]->info().kind == DeviceKind::host);
+}
+
 TEST_CASE("cuda without CUDA says why") {
   const auto specs = parse_device_specs("cuda");
   const auto devices = make_devices(*specs, options_without_cuda());

@@ -191,6 +191,50 @@ void measure_launches(Lab& lab) {
       {{"one_us", one_ours}, {"bare_us", one_bare}, {"told_us", told}, {"per_second", rate}});
 }
 
+void measure_fetch(Lab& lab) {
+  const auto context = open(lab, Share::whole(1));
+  auto& stream = context->stream();
+  const auto count = lab.sized(5000, 20);
+  const auto word = must(stream.tensor(DType::i32, {1}));
+  must(stream.fill(word.raw(), 0, word.bytes()));
+  must(stream.launch(nothing, 1));
+  (void)must(stream.to_host<std::int32_t>(word));
+  const auto ours = median_us(count, [&] {
+    must(stream.launch(nothing, 1));
+    (void)must(stream.to_host<std::int32_t>(word));
+  });
+  const BareContext bare{lab};
+  CUstream raw = nullptr;
+  must(lab.driver.stream_create(&raw, CU_STREAM_NON_BLOCKING));
+  void* block = nullptr;
+  must(lab.driver.mem_host_alloc(&block, sizeof(std::int32_t), CU_MEMHOSTALLOC_PORTABLE));
+  auto* const kernel = BareKernel{lab}.function;
+  std::uint64_t n = 1;
+  KernelPack<> pack;
+  void* arguments[] = {&n, &pack};
+  const auto fetch = [&](void* host) {
+    must(lab.driver.launch_kernel(kernel, 1, 1, 1, 256, 1, 1, 0, raw, arguments, nullptr));
+    must(lab.driver.memcpy_async(reinterpret_cast<CUdeviceptr>(host), reinterpret_cast<CUdeviceptr>(word.raw()),
+                                 word.bytes(), raw));
+    while (lab.driver.stream_query(raw) == CUDA_ERROR_NOT_READY) {
+      // nop
+    }
+    must(lab.driver.stream_synchronize(raw));
+  };
+  fetch(block);
+  const auto pinned = median_us(count, [&] { fetch(block); });
+  std::int32_t ordinary = 0;
+  const auto pageable = median_us(count, [&] { fetch(&ordinary); });
+  must(lab.driver.mem_free_host(block));
+  (void)lab.driver.stream_destroy(raw);
+  lab.report.judge("fetch", ours <= pinned + 10,
+                   fmt::format("an empty kernel and 4 B to the host: {:.1f} us; by the bare driver to pinned memory "
+                               "{:.1f} us, to ordinary memory {:.1f} us",
+                               ours, pinned, pageable),
+                   "at most 10 us above the bare driver with pinned memory",
+                   {{"ours_us", ours}, {"pinned_us", pinned}, {"pageable_us", pageable}});
+}
+
 void check_source(Lab& lab) {
   if (lab.smoke) {
     for (const auto* row : {"source", "source arguments"})

@@ -6,9 +6,12 @@
 #include <gpu/kernels.hpp>
 #include <gpu/lab.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -31,8 +34,8 @@ struct Beside {
 /// driver: what waits may keep the driver's locks.
 class Holder {
 public:
-  explicit Holder(Lab& lab)
-    : lab_(lab), context_(open(lab, Share{Share::one / 4})), words_(must(context_->host_buffer(8))) {
+  explicit Holder(Lab& lab, Share share = Share{Share::one / 4})
+    : lab_(lab), context_(open(lab, share)), words_(must(context_->host_buffer(8))) {
     // Whatever its first launch takes is over before anything is measured.
     word(0) = 1;
     must(context_->stream().launch(hold, 1, words()));
@@ -71,7 +74,29 @@ public:
     return result;
   }
 
+  /// Of the time for which a thread waits for the kernel, the part in which it keeps a processor busy.
+  double busy_part() {
+    const auto span = std::chrono::milliseconds{lab_.sized(300, 1)};
+    start();
+    std::promise<void> nobody;
+    std::thread later{[&] {
+      nobody.get_future().wait_for(span);
+      word(0) = 1;
+    }};
+    const auto before = thread_seconds();
+    const auto waited = milliseconds([&] { must(context_->stream().synchronize()); });
+    const auto busy = 1000 * (thread_seconds() - before);
+    later.join();
+    return busy / std::max(waited, 1e-3);
+  }
+
 private:
+  static double thread_seconds() {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+  }
+
   void start() {
     word(0) = 0;
     word(1) = 0;
@@ -192,6 +217,17 @@ void check_first_launches(Lab& lab) {
                     {"open_waited", opened.waited},
                     {"launch_ms", launched.ms},
                     {"launch_waited", launched.waited}});
+}
+
+void check_waits(Lab& lab) {
+  // Nothing says that a green context has the flags of its primary one.
+  const auto whole = Holder{lab, Share::whole(1)}.busy_part();
+  const auto half = Holder{lab, Share{Share::one / 2}}.busy_part();
+  lab.report.judge("waits", whole <= 0.05 && half <= 0.05,
+                   fmt::format("of 0.3 s for which a thread waits, it keeps a processor busy for {:.3f} on the whole "
+                               "device, {:.3f} on a half",
+                               whole, half),
+                   "a thread that waits for long sleeps: at most 0.05", {{"whole", whole}, {"half", half}});
 }
 
 void check_pinning(Lab& lab) {

@@ -47,6 +47,7 @@ struct BareGreen {
     unsigned count = 1;
     CUdevResource group{};
     must(driver.dev_sm_resource_split(&group, &count, &all, nullptr, 0, static_cast<unsigned>(sms)));
+    has = static_cast<int>(group.sm.smCount);
     CUdevResourceDesc description = nullptr;
     must(driver.dev_resource_generate_desc(&description, &group, 1));
     must(driver.green_ctx_create(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
@@ -62,6 +63,8 @@ struct BareGreen {
   const cuda::Driver& driver;
   CUgreenCtx context = nullptr;
   CUstream stream = nullptr;
+  /// The driver may give more than it was asked for.
+  int has = 0;
 };
 
 /// One product by cuBLAS alone, of f32 or of bf16 with sums in f32, as ours.
@@ -159,18 +162,22 @@ void measure_products(Lab& lab) {
   const auto sms = half->granted().units;
   Matrices matrices{*half, n};
   Best best;
+  int bare_sms = 0;
   {
     const BareGreen green{lab, bare_context.device(), sms};
-    best = best_of([&] { return bare(lab, *half, matrices, green.stream, sms, rounds); },
+    bare_sms = green.has;
+    best = best_of([&] { return bare(lab, *half, matrices, green.stream, bare_sms, rounds); },
                    [&] { return ours(*half, matrices, rounds); });
   }
-  const auto [floor, time] = best;
+  // For as many SMs, should the driver have given the bare one more.
+  const auto floor = best.bare * bare_sms / sms;
+  const auto time = best.ours;
   lab.report.judge(
       "product half", time <= floor / 0.95,
-      fmt::format("{0} x {0} on {1} SMs: {2:.3f} ms, bare cuBLAS on a green context {3:.3f} ms: {4:.3f} of "
-                  "it",
-                  n, sms, time, floor, floor / time),
-      "at least 0.95 of bare", {{"sms", sms}, {"ms", time}, {"bare_ms", floor}});
+      fmt::format("{0} x {0} on {1} SMs: {2:.3f} ms, bare cuBLAS on a green context of {3} SMs {4:.3f} ms: {5:.3f} of "
+                  "it for each SM",
+                  n, sms, time, bare_sms, best.bare, floor / time),
+      "at least 0.95 of bare", {{"sms", sms}, {"ms", time}, {"bare_sms", bare_sms}, {"bare_ms", best.bare}});
   const auto other = open(lab, Share{Share::one / 2});
   Matrices theirs{*other, n};
   // cuBLAS is loaded for each context where it is first used in it, which is not what is measured.

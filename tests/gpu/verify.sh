@@ -261,6 +261,7 @@ run() {
     echo "running $name"
     timeout -k "$grace" "$limit" env "$@" > "$logs/$name.log" 2>&1
     "${teller:-tell}" "$name" $? "$suite_limit" "$(last_line "$logs/$name.log")"
+    pack
   fi
 }
 
@@ -268,8 +269,15 @@ run() {
 uuids() {
   local shown=()
   [[ $# -eq 0 ]] || shown=(env "CUDA_VISIBLE_DEVICES=$1")
-  "${shown[@]}" timeout -k "$grace" 30 "$bin/gpuactors" devices --devices cuda --json 2> /dev/null |
+  "${shown[@]}" timeout -k "$grace" 30 "$bin/gpuactors" devices --devices cuda --json 2>> "$logs/uuids.log" |
     grep -o '"\(GPU\|MIG\)-[0-9a-f-]*"' | tr -d '"' | paste -sd ' '
+}
+
+# compare_shown NAME WHAT WANTED VISIBLE: a row that says whether the GPUs that gpuactors shows are those.
+compare_shown() {
+  local name=$1 what=$2 wanted=$3
+  shift 3
+  if within 30; then compare "$name" "$what" "$wanted" "$(uuids "$@")"; else add "$name=late"; fi
 }
 
 # compare NAME WHAT WANTED GOT: a row that says whether two texts are the same.
@@ -297,7 +305,7 @@ check_names() {
   all=$(uuids)
   first=${all%% *}
   if [[ -z $first ]]; then
-    add "uuids=1:gpuactors shows no UUID"
+    add "uuids=1:gpuactors shows no UUID: $(last_line "$logs/uuids.log")"
     leave_visible "skip:gpuactors shows no UUID"
     return
   fi
@@ -316,17 +324,17 @@ check_names() {
       compare uuids "as nvidia-smi -L says" "$(sort <<< "$theirs")" "$(tr ' ' '\n' <<< "$all" | sort)"
     fi
   fi
-  compare visible_uuid "CUDA_VISIBLE_DEVICES with a UUID" "$first" "$(uuids "$first")"
-  compare visible_none "CUDA_VISIBLE_DEVICES that is empty" "" "$(uuids "")"
+  compare_shown visible_uuid "CUDA_VISIBLE_DEVICES with a UUID" "$first" "$first"
+  compare_shown visible_none "CUDA_VISIBLE_DEVICES that is empty" "" ""
   # An index counts from what this script was shown, if that is all.
   if [[ -n ${CUDA_VISIBLE_DEVICES+set} ]]; then
     add "visible_index=skip:CUDA_VISIBLE_DEVICES is set, and an index counts all GPUs"
   else
-    compare visible_index "CUDA_VISIBLE_DEVICES with an index" "$first" "$(uuids 0)"
+    compare_shown visible_index "CUDA_VISIBLE_DEVICES with an index" "$first" 0
   fi
   # The driver for tests knows no abbreviations.
   [[ ${#smoke[@]} -gt 0 ]] ||
-    compare visible_start "CUDA_VISIBLE_DEVICES with the start of a UUID" "$first" "$(uuids "${first:0:16}")"
+    compare_shown visible_start "CUDA_VISIBLE_DEVICES with the start of a UUID" "$first" "${first:0:16}"
 }
 
 stage_rows() {
@@ -390,6 +398,7 @@ run_bench() {
     else
       tell "$name" "$code" "$row_limit" "${line:-$(last_line "$logs/$name.log")}"
     fi
+    pack
   done
 }
 
@@ -410,8 +419,11 @@ stage_rest() {
 
 # While somebody has the GPU open, the driver does not start it anew for each of the many processes, which may take
 # seconds where its persistence is off.
-[[ ! -r /dev/nvidia0 ]] || exec 9< /dev/nvidia0
+for device in /dev/nvidia[0-9]*; do
+  [[ ! -r $device ]] || exec {held}< "$device" || true
+done
 note_machine
-# Packed after each stage: what hangs in the driver cannot be killed, and then this does not end by itself.
+# Packed again and again: what hangs in the driver cannot be killed, and where a machine is taken away, nothing else
+# comes back.
 for stage in "${stages[@]}"; do "stage_$stage"; pack; done
 "$bin/gpu_verify" --add "$json"

@@ -2,6 +2,7 @@
 #include "linked_process.hpp"
 #include "raw_peer.hpp"
 
+#include <gpuactors/wire/detail/basp.hpp>
 #include <gpuactors/wire/detail/link_gate.hpp>
 #include <gpuactors/wire/lanes.hpp>
 
@@ -12,6 +13,7 @@
 #if GPUACTORS_CAF_017
 
 #include <caf/forwarding_actor_proxy.hpp>
+#include <caf/io/basp/version.hpp>
 #include <caf/io/basp_broker.hpp>
 #include <caf/io/network/default_multiplexer.hpp>
 #include <poll.h>
@@ -91,6 +93,83 @@ TEST_CASE("a connection that breaks while CAF ends it is over, and CAF does not 
   });
   ended.get_future().wait();
   CHECK(ending.connections().empty());
+}
+
+namespace {
+
+/// A connection to `process` that says what CAF's processes say first, with this name.
+RawPeer greeted(detail::LinkGate& gate, LinkedProcess& process, const caf::node_id& name) {
+  RawPeer peer{std::move(must(gate.dial(process.address(), soon())).socket)};
+  caf_version::Bytes payload;
+  REQUIRE(caf_version::encode(process.system(), name, payload));
+  const caf::io::basp::header header{caf::io::basp::message_type::client_handshake,
+                                     0,
+                                     static_cast<std::uint32_t>(payload.size()),
+                                     caf::io::basp::version,
+                                     0,
+                                     0};
+  caf_version::Bytes bytes;
+  REQUIRE(caf_version::encode(process.system(), header, bytes));
+  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  peer.say({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return peer;
+}
+
+} // namespace
+
+TEST_CASE("a second connection of one process that speaks nonsense ends alone", "[wire]") {
+  LinkedProcess process;
+  const System other{LinkOptions{}};
+  const auto name = const_cast<System&>(other).get().node();
+  const auto gate = must(detail::LinkGate::make(std::nullopt, [](std::string_view) {}));
+  const auto broker = caf_version::protocol_broker<caf::io::basp_broker>(process.system());
+  auto* const of_caf = static_cast<caf::io::broker*>(caf::actor_cast<caf::abstract_actor*>(broker));
+  auto& loop = static_cast<caf::io::network::default_multiplexer&>(process.system().middleman().backend());
+  const auto way = [&] {
+    std::promise<std::optional<caf::io::connection_handle>> found;
+    loop.post([&] { found.set_value(detail::way_to(of_caf, name)); });
+    return found.get_future().get();
+  };
+  auto first = greeted(*gate, process, name);
+  REQUIRE(eventually([&] { return way().has_value(); }));
+  const auto before = way();
+  auto second = greeted(*gate, process, name);
+  second.say(std::string(detail::link_header_size, '\x7f'));
+  CHECK(second.is_sent_away());
+  CHECK(way() == before);
+}
+
+TEST_CASE("a process ends although another one takes none of its last bytes", "[wire]") {
+  LinkOptions options;
+  options.heartbeat = 100ms;
+  options.timeout = 500ms;
+  auto process = std::make_unique<LinkedProcess>(options);
+  const auto gate = must(detail::LinkGate::make(std::nullopt, [](std::string_view) {}));
+  auto peer = std::make_optional(must(gate->dial(process->address(), soon())));
+  REQUIRE(transport::wait_for(peer->socket.get(), POLLIN, must(transport::Signal::make()), soon()));
+  const auto broker = caf_version::protocol_broker<caf::io::basp_broker>(process->system());
+  auto* const of_caf = static_cast<caf::io::broker*>(caf::actor_cast<caf::abstract_actor*>(broker));
+  std::promise<void> written;
+  static_cast<caf::io::network::default_multiplexer&>(process->system().middleman().backend()).post([&] {
+    const std::string more_than_fits(std::size_t{64} << 20, 'x');
+    for (const auto& connection : of_caf->connections()) {
+      of_caf->write(connection, more_than_fits.size(), more_than_fits.data());
+      of_caf->flush(connection);
+    }
+    written.set_value();
+  });
+  written.get_future().wait();
+  // If nothing else does, the end of the peer lets it end.
+  std::promise<void> ended;
+  bool in_time = false;
+  std::thread patience{[&] {
+    in_time = ended.get_future().wait_for(20s) == std::future_status::ready;
+    peer.reset();
+  }};
+  process.reset();
+  ended.set_value();
+  patience.join();
+  CHECK(in_time);
 }
 
 TEST_CASE("who stops a redial waits for what it calls, and it calls nobody afterwards", "[wire]") {

@@ -2,8 +2,12 @@
 #include "transport_fixture.hpp"
 
 #include <gpuactors/wire/transport/channel.hpp>
+#include <gpuactors/wire/transport/guests.hpp>
 
 #include <support/catch.hpp>
+#include <support/results.hpp>
+
+#include <sys/socket.h>
 
 #include <random>
 
@@ -213,4 +217,20 @@ TEST_CASE_METHOD(TransportFixture, "descriptors that a stranger sends to a serve
     }
   }
   CHECK(eventually([&] { return serves->connections() == 0 && open_descriptors() <= before; }));
+}
+
+TEST_CASE("a connection that comes when all have been waited for is closed, and nobody serves it") {
+  auto changed = must(Signal::make());
+  auto stop = must(Signal::make());
+  transport::Guests guests{changed, 4};
+  guests.join_all();
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  const transport::Descriptor other{ends[1]};
+  bool served = false;
+  guests.add(Channel{transport::Descriptor{ends[0]}, stop}, [&](transport::Guests::Guest&) { served = true; });
+  char byte = 0;
+  CHECK(::recv(other.get(), &byte, 1, 0) == 0);
+  CHECK(guests.size() == 0);
+  CHECK_FALSE(served);
 }

@@ -1,4 +1,5 @@
 #include <gpuactors/base/random_id.hpp>
+#include <gpuactors/base/thread_cache.hpp>
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/actor_cell.hpp>
@@ -26,23 +27,25 @@ Result<void> check_process(const Options& options, const detail::ClusterCore& co
   return {};
 }
 
+/// The shape that a thread has made last.
+struct LastShape {
+  Options options;
+  std::string task;
+  Needs needs;
+  LeaseId parent;
+  bool connected = false;
+  std::shared_ptr<const detail::TaskShape> shape;
+};
+
 /// Converts options to a shape. Programs submit many tasks with the same options: each thread caches its last shape.
 Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options, const std::string& task,
                                                           const Needs& needs, LeaseId parent,
                                                           const std::string& quota_owner, bool connected) {
-  struct Last {
-    Options options;
-    std::string task;
-    Needs needs;
-    LeaseId parent;
-    bool connected = false;
-    std::shared_ptr<const detail::TaskShape> shape;
-  };
-  thread_local Last last;
+  auto* const last = ThreadCache<LastShape, LastShape>::get();
   // The parent tells the owner of the quota.
-  if (last.shape != nullptr && last.parent == parent && last.connected == connected && last.task == task
-      && last.needs == needs && last.options == options)
-    return last.shape;
+  if (last != nullptr && last->shape != nullptr && last->parent == parent && last->connected == connected
+      && last->task == task && last->needs == needs && last->options == options)
+    return last->shape;
   GPUACTORS_TRY(detail::check_for_task(options));
   GPUACTORS_LET(request, detail::to_request(options, needs, task));
   auto shape = std::make_shared<detail::TaskShape>();
@@ -55,8 +58,9 @@ Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options
     shape->request.set_task(task);
   shape->max_calls = options.max_calls;
   shape->key = fmt::format("{}/{}", options.max_calls, deterministic_bytes(shape->request));
-  last = Last{options, task, needs, parent, connected, std::move(shape)};
-  return last.shape;
+  if (last != nullptr)
+    *last = LastShape{options, task, needs, parent, connected, shape};
+  return shape;
 }
 
 /// The answer to a spawn or a look-up.

@@ -29,6 +29,11 @@ Result<std::shared_ptr<void>> Backend::host_memory(std::size_t bytes) {
   return std::shared_ptr<void>{memory, &std::free};
 }
 
+Result<void> Backend::fetch(void* host, const void* source, std::size_t bytes, StreamHandle stream) {
+  GPUACTORS_TRY(copy(host, source, bytes, CopyKind::device_to_host, stream));
+  return synchronize(stream);
+}
+
 Result<void> Backend::copy_from(Device& other, void*, const void*, std::size_t bytes, StreamHandle) {
   return fail(Errc::unsupported, fmt::format("{} B of {} go through the host", bytes, other.info().name));
 }

@@ -139,6 +139,8 @@ public:
   /// Copies in stream order. The host side must stay valid until the copy is done.
   virtual Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind,
                             StreamHandle stream) = 0;
+  /// Copies to any host memory, and waits until the stream has done this and all before it.
+  virtual Result<void> fetch(void* host, const void* source, std::size_t bytes, StreamHandle stream);
   /// Copies from memory of another device of this process, in stream order. The work that computes `source` must be
   /// done, and `source` must live until the copy is done.
   /// @returns `unsupported` if this backend has no shorter way than through the host.

@@ -358,7 +358,12 @@ Result<Devices> make_devices(const std::vector<DeviceOffer>& specs, const Discov
     chosen.emplace_back();
   Maker maker{chosen, options};
   if (specs.empty()) {
-    if (const auto& list = maker.cuda(); list && !list->empty())
+    const auto& list = maker.cuda();
+    // Where there is no driver or no device, nobody expects a GPU. One that does not work now is not left out silently.
+    if (!list && list.error().code() != Errc::unsupported && list.error().code() != Errc::device_lost)
+      return fail(list.error().code(),
+                  fmt::format("{}; name the devices to go on without GPUs, as host:1", list.error().message()));
+    if (list && !list->empty())
       chosen[0].form = DeviceOffer::Form::cuda_all;
   }
   for (const auto& spec : chosen)

@@ -162,6 +162,12 @@ Result<void> Stream::download(void* host, const void* device, std::size_t bytes)
   return from->copy(host, device, bytes, CopyKind::device_to_host, handle_);
 }
 
+Result<void> Stream::fetch(void* host, const void* device, std::size_t bytes) {
+  GPUACTORS_LET(from, backend_beside_capture("a copy that is waited for"));
+  GPUACTORS_TRY(check_transfer(host, device, bytes));
+  return from->fetch(host, device, bytes, handle_);
+}
+
 Result<void> Stream::copy(void* target, const void* source, std::size_t bytes) {
   GPUACTORS_LET(on, backend());
   GPUACTORS_TRY(check_transfer(target, source, bytes));

@@ -156,9 +156,8 @@ public:
     std::vector<T> values(static_cast<std::size_t>(tensor.size()));
     if (values.empty())
       return values;
-    GPUACTORS_TRY(backend_beside_capture("a copy that is waited for"));
-    GPUACTORS_TRY(download(std::span{values}, tensor));
-    GPUACTORS_TRY(synchronize());
+    GPUACTORS_TRY(check_values(tensor, dtype_of<T>, values.size()));
+    GPUACTORS_TRY(fetch(values.data(), tensor.raw(), tensor.bytes()));
     return values;
   }
 
@@ -320,6 +319,8 @@ private:
   void retire() noexcept;
 
   Result<Tensor> tensor_from(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
+  /// Copies raw memory to the host and waits for it.
+  Result<void> fetch(void* host, const void* device, std::size_t bytes);
   static Result<void> check_values(const Tensor& tensor, DType dtype, std::size_t count);
 
   /// A tensor that cannot be an argument, and the element type that is expected; null for one that can.

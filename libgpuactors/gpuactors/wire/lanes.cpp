@@ -1,3 +1,4 @@
+#include <gpuactors/base/thread_cache.hpp>
 #include <gpuactors/wire/lanes.hpp>
 #include <gpuactors/wire/transport/pipe.hpp>
 
@@ -52,9 +53,8 @@ bool Lanes::administers(const caf::strong_actor_ptr& actor) const {
   return found != entries_.end() && found->second.caller.administers;
 }
 
-caf_version::LinkBuffer& Lanes::scratch() {
-  thread_local caf_version::LinkBuffer buffer;
-  return buffer;
+caf_version::LinkBuffer* Lanes::scratch() {
+  return ThreadCache<caf_version::LinkBuffer, Lanes>::get();
 }
 
 bool Lanes::write(transport::Pipe& pipe, caf_version::LinkBuffer& message) {

@@ -37,7 +37,9 @@ public:
     const auto pipe = find(to);
     if (pipe == nullptr)
       return Sent::not_here;
-    auto& message = scratch();
+    auto* const kept = scratch();
+    caf_version::LinkBuffer own;
+    auto& message = kept != nullptr ? *kept : own;
     const auto written = caf_version::write_message(system_, message, to, from, id, xs...);
     return written == Sent::done && !write(*pipe, message) ? Sent::not_here : written;
   }
@@ -68,8 +70,8 @@ private:
   /// Returns the connection to the process of `to`; null if there is none, or `to` is in this process.
   [[nodiscard]] std::shared_ptr<transport::Pipe> find(const caf::strong_actor_ptr& to) const;
 
-  /// Returns this thread's serialization buffer.
-  static caf_version::LinkBuffer& scratch();
+  /// Returns this thread's serialization buffer; null while the thread ends.
+  static caf_version::LinkBuffer* scratch();
 
   static bool write(transport::Pipe& pipe, caf_version::LinkBuffer& message);
 

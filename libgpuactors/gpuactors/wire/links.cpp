@@ -137,7 +137,8 @@ Result<std::unique_ptr<Links>> Links::make(caf::actor_system& system, RequestPor
 Links::Links(caf::actor_system& system, RequestPort& port, LinkOptions options, std::shared_ptr<detail::LinkGate> gate)
   : system_(system), port_(port), options_(std::move(options)), gate_(std::move(gate)),
     lanes_(std::make_shared<Lanes>(system, gate_->is_secure())),
-    middleman_(detail::spawn_link_middleman(system, gate_, lanes_)), attempts_(std::make_unique<Attempts>()) {
+    middleman_(detail::spawn_link_middleman(system, gate_, lanes_, options_.timeout)),
+    attempts_(std::make_unique<Attempts>()) {
   port_.use(lanes_);
 }
 
@@ -305,20 +306,23 @@ void Redial::connected(const caf::strong_actor_ptr& handle) {
     return;
   turns_.connected();
   const auto round = ++round_;
-  tell(std::move(lock), handle);
-  links_.on_end(handle, [weak = weak_from_this(), round] {
-    const auto self = weak.lock();
-    if (self == nullptr)
-      return;
-    std::string whose;
-    {
-      const std::lock_guard lock{self->mutex_};
-      if (self->round_ != round)
-        return;
-      whose = to_string(self->to_[self->turns_.at()]);
-    }
-    self->lost(Error{Errc::unavailable, fmt::format("the connection to {} is lost", whose)});
+  tell(std::move(lock), handle, [this, &handle, round] {
+    links_.on_end(handle, [weak = weak_from_this(), round] {
+      if (const auto self = weak.lock())
+        self->ended(round);
+    });
   });
+}
+
+void Redial::ended(std::uint64_t round) {
+  std::string whose;
+  {
+    const std::lock_guard lock{mutex_};
+    if (round_ != round)
+      return;
+    whose = to_string(to_[turns_.at()]);
+  }
+  lost(Error{Errc::unavailable, fmt::format("the connection to {} is lost", whose)});
 }
 
 void Redial::lost(Error error, bool refused) {
@@ -328,20 +332,28 @@ void Redial::lost(Error error, bool refused) {
   ++round_;
   thread_local std::minstd_rand random{std::random_device{}()};
   const auto pause = refused ? turns_.refused(random()) : turns_.lost(random());
-  tell(std::move(lock), fail(std::move(error)));
-  links_.after(pause, [weak = weak_from_this()] {
-    if (const auto self = weak.lock())
-      self->dial();
+  tell(std::move(lock), fail(std::move(error)), [this, pause] {
+    links_.after(pause, [weak = weak_from_this()] {
+      if (const auto self = weak.lock())
+        self->dial();
+    });
   });
 }
 
-void Redial::tell(std::unique_lock<std::mutex> lock, Result<caf::strong_actor_ptr> change) {
+void Redial::tell(std::unique_lock<std::mutex> lock, Result<caf::strong_actor_ptr> change,
+                  const std::function<void()>& then) {
   const auto own = std::this_thread::get_id();
   telling_.push_back(own);
   auto on_change = on_change_;
   lock.unlock();
   on_change(std::move(change));
   on_change = nullptr; // whoever stops waits for what it owns, too
+  lock.lock();
+  const bool goes_on = !stopped_;
+  lock.unlock();
+  // Who stops waits for this, too: the links may be gone afterwards.
+  if (goes_on)
+    then();
   lock.lock();
   telling_.erase(std::find(telling_.begin(), telling_.end(), own));
   told_.notify_all();

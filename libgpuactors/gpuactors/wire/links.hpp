@@ -134,8 +134,10 @@ private:
   void connected(const caf::strong_actor_ptr& handle);
   /// @param refused whether there is a connection, which is of no use.
   void lost(Error error, bool refused = false);
-  /// With the lock, which it gives back: calls `on_change`.
-  void tell(std::unique_lock<std::mutex> lock, Result<caf::strong_actor_ptr> change);
+  /// The connection of that round has ended.
+  void ended(std::uint64_t round);
+  /// With the lock, which it gives back: calls `on_change`, and then `then`, unless it was stopped meanwhile.
+  void tell(std::unique_lock<std::mutex> lock, Result<caf::strong_actor_ptr> change, const std::function<void()>& then);
 
   Links& links_;
   const std::vector<Endpoint> to_;

@@ -61,6 +61,7 @@ EventHomes& event_homes() {
 /// context counts as one of its own.
 std::atomic<int> events_stay_home{CUDA_SUCCESS};
 std::atomic<int> records{0};
+std::atomic<int> waiting_copies{0};
 
 CUresult sticky_error() {
   return static_cast<CUresult>(machine().sticky.load());
@@ -164,10 +165,15 @@ CUresult device_total_mem(std::size_t* bytes, CUdevice) {
   return CUDA_SUCCESS;
 }
 
+bool is_prohibited() {
+  return std::getenv("FAKE_CUDA_PROHIBITED") != nullptr;
+}
+
 CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
   *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? 9
            : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0
-           : attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED ? (std::getenv("FAKE_CUDA_MPS") != nullptr ? 1 : 0)
+           : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE ? (is_prohibited() ? CU_COMPUTEMODE_PROHIBITED : 0)
+           : attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED  ? (std::getenv("FAKE_CUDA_MPS") != nullptr ? 1 : 0)
            : attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
                    || attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
                ? (std::getenv("FAKE_CUDA_UNSHARED") == nullptr ? 1 : 0)
@@ -177,6 +183,8 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
 }
 
 CUresult primary_ctx_retain(CUcontext* context, CUdevice device) {
+  if (is_prohibited())
+    return CUDA_ERROR_UNKNOWN;
   *context = reinterpret_cast<CUcontext>(&context_mark);
   ++primary_holders;
   ++holders_of_device.at(static_cast<std::size_t>(device));
@@ -336,11 +344,23 @@ CUresult launch_host_func(CUstream stream, CUhostFn function, void* data) {
   }));
 }
 
+/// A copy from the device to ordinary memory is over when the driver returns.
+bool waits_in_copy(CUdeviceptr target, CUdeviceptr source) {
+  const auto is_device = [](CUdeviceptr memory) { return is_of_pool(memory) || is_shared(memory); };
+  return is_device(source) && !is_device(target) && !is_pinned(reinterpret_cast<const void*>(target))
+         && !is_capturing();
+}
+
 CUresult memcpy_async(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
   need_context("cuMemcpyAsync");
   note_work(stream);
-  return code_of(machine().backend->copy(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), bytes,
-                                         CopyKind::device_to_device, handle(stream)));
+  auto done = machine().backend->copy(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), bytes,
+                                      CopyKind::device_to_device, handle(stream));
+  if (done && waits_in_copy(target, source)) {
+    ++waiting_copies;
+    done = machine().backend->synchronize(handle(stream));
+  }
+  return code_of(done);
 }
 
 CUresult memset_d8_async(CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {
@@ -465,6 +485,10 @@ bool fake_cuda_has_current() {
 
 void fake_cuda_keep_events_home(int result) {
   gpuactors::fake::events_stay_home = result;
+}
+
+int fake_cuda_waiting_copies() {
+  return gpuactors::fake::waiting_copies;
 }
 
 int fake_cuda_records() {

@@ -102,6 +102,8 @@ void fake_cuda_limit_pinned(std::size_t bytes);
 void fake_cuda_hold_unpinning(bool hold);
 /// The most host memory that was pinned at once since the last call.
 std::size_t fake_cuda_most_pinned();
+/// How many copies from the device have gone to ordinary memory, in which the driver waits for the stream.
+int fake_cuda_waiting_copies();
 /// How often the calling thread has unpinned memory.
 int fake_cuda_unpinned_here();
 }

@@ -75,6 +75,16 @@ CUresult mem_free_host(void* memory) {
   return CUDA_SUCCESS;
 }
 
+bool is_pinned(const void* memory) {
+  auto& host = host_side();
+  const std::lock_guard guard{host.mutex};
+  const auto* const byte = static_cast<const char*>(memory);
+  return std::any_of(host.pinned.begin(), host.pinned.end(), [byte](const auto& block) {
+    const auto* const begin = static_cast<const char*>(block.first);
+    return begin <= byte && byte < begin + block.second;
+  });
+}
+
 void call_host_function(CUhostFn function, void* data) {
   in_host_function = true;
   function(data);

@@ -8,6 +8,9 @@ namespace gpuactors::fake {
 CUresult mem_host_alloc(void** memory, std::size_t bytes, unsigned flags);
 CUresult mem_free_host(void* memory);
 
+/// Whether the driver has pinned it.
+bool is_pinned(const void* memory);
+
 /// Calls it as the driver does.
 void call_host_function(CUhostFn function, void* data);
 

@@ -197,6 +197,14 @@ std::size_t reserved_bytes() {
   return bytes;
 }
 
+bool is_of_pool(CUdeviceptr pointer) {
+  const std::lock_guard guard{memory().mutex};
+  const auto& all = memory().allocations;
+  return std::any_of(all.begin(), all.end(), [pointer](const auto& known) {
+    return known.first <= pointer && pointer < known.first + known.second.bytes;
+  });
+}
+
 void pass_frees(CUstream stream) {
   const std::lock_guard guard{memory().mutex};
   for (auto* pool : memory().pools) {

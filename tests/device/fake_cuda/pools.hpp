@@ -16,6 +16,9 @@ CUresult pointer_get_attribute(void* value, CUpointer_attribute attribute, CUdev
 /// What all pools have of the device: in chunks of 32 MiB, until they are told to give back what they do not need.
 std::size_t reserved_bytes();
 
+/// Whether it is a pool's.
+bool is_of_pool(CUdeviceptr memory);
+
 /// What was freed on a stream is there for others once that was waited for.
 void pass_frees(CUstream stream);
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -56,6 +57,14 @@ CUmemGenericAllocationHandle add(int file, std::size_t size) {
 }
 
 } // namespace
+
+bool is_shared(CUdeviceptr memory) {
+  auto& shared = shared_blocks();
+  const std::lock_guard guard{shared.mutex};
+  return std::any_of(shared.ranges.begin(), shared.ranges.end(), [memory](const auto& known) {
+    return known.first <= memory && memory < known.first + known.second.size;
+  });
+}
 
 CUresult mem_get_allocation_granularity(std::size_t* unit, const CUmemAllocationProp*,
                                         CUmemAllocationGranularity_flags) {

@@ -22,6 +22,9 @@ CUresult mem_export(void* descriptor, CUmemGenericAllocationHandle block, CUmemA
                     unsigned long long flags);
 CUresult mem_import(CUmemGenericAllocationHandle* block, void* descriptor, CUmemAllocationHandleType type);
 
+/// Whether it is memory that processes share.
+bool is_shared(CUdeviceptr memory);
+
 } // namespace gpuactors::fake
 
 extern "C" {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 namespace gpuactors::cuda {
 
@@ -18,9 +19,13 @@ constexpr std::uint64_t blocks_per_sm = 32;
 /// What cuBLAS wants on Hopper. A small lease gives it a small part.
 constexpr std::size_t most_workspace = std::size_t{32} << 20;
 constexpr std::size_t workspace_part = 8;
+/// With less, some products fail for want of memory.
+constexpr std::size_t least_workspace = std::size_t{16} << 10;
 /// How long a thread that waits for a stream asks again and again before it sleeps: short work is answered at once, and
 /// long work costs no processor.
 constexpr std::chrono::microseconds longest_spin{50};
+/// Most bytes that are fetched by way of pinned memory: the smallest of its blocks.
+constexpr std::size_t most_staged = std::size_t{64} << 10;
 
 CUstream native(StreamHandle stream) {
   return static_cast<CUstream>(stream.native);
@@ -339,6 +344,18 @@ Result<void> CudaBackend::copy(void* target, const void* source, std::size_t byt
                Errc::copy_failed, fmt::format("{} B", bytes));
 }
 
+Result<void> CudaBackend::fetch(void* host, const void* source, std::size_t bytes, StreamHandle stream) {
+  // In a copy to ordinary memory the driver itself waits for the stream, and the thread sleeps there, however short the
+  // wait is.
+  auto staged = bytes <= most_staged ? host_memory(bytes) : Result<std::shared_ptr<void>>{nullptr};
+  if (!staged || *staged == nullptr)
+    return Backend::fetch(host, source, bytes, stream);
+  GPUACTORS_TRY(copy(staged->get(), source, bytes, CopyKind::device_to_host, stream));
+  GPUACTORS_TRY(synchronize(stream));
+  std::memcpy(host, staged->get(), bytes);
+  return {};
+}
+
 Result<void> CudaBackend::copy_from(Device& other, void* target, const void* source, std::size_t bytes,
                                     StreamHandle stream) {
   auto* const there = dynamic_cast<CudaDevice*>(&other);
@@ -382,9 +399,12 @@ Result<void> CudaBackend::launch(const KernelInfo& kernel, const KernelExtent& e
     shape.block[0] = threads_per_block;
   }
   const auto& [grid, block, shared_bytes] = shape;
-  if (shared_bytes > 0 && !allowed_shared_.contains(handle)) {
-    GPUACTORS_TRY(allow_shared(handle, kernel.name, shared_bytes));
-    allowed_shared_.insert(handle);
+  if (shared_bytes > 0) {
+    const auto allowed = allowed_shared_.find(handle);
+    if (allowed == allowed_shared_.end() || shared_bytes > allowed->second) {
+      GPUACTORS_LET(most, allow_shared(handle, kernel.name, shared_bytes));
+      allowed_shared_[handle] = most;
+    }
   }
   // The driver copies both before it returns, the pack in the size that the kernel declares.
   void* arguments[] = {&n, const_cast<void*>(pack)};
@@ -444,7 +464,7 @@ void CudaBackend::keep(CUstream stream, const RuntimeKernel& kernel) {
   launched_[stream].emplace(kernel.loaded().native, kernel);
 }
 
-Result<void> CudaBackend::allow_shared(CUkernel kernel, std::string_view name, unsigned bytes) {
+Result<unsigned> CudaBackend::allow_shared(CUkernel kernel, std::string_view name, unsigned bytes) {
   const auto device = shared_.primary->device();
   int most = 0;
   int own = 0;
@@ -453,15 +473,17 @@ Result<void> CudaBackend::allow_shared(CUkernel kernel, std::string_view name, u
             "cuDeviceGetAttribute"));
   GPUACTORS_TRY(check(driver().kernel_get_attribute(&own, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel, device),
                       "cuKernelGetAttribute"));
-  if (bytes > static_cast<unsigned>(std::max(0, most - own)))
+  const auto left = static_cast<unsigned>(std::max(0, most - own));
+  if (bytes > left)
     return fail(Errc::invalid_argument,
                 fmt::format("kernel {} was started with {} B of dynamic shared memory for each block; beside the {} B "
                             "that it declares itself the device has {} B",
-                            name, bytes, own, std::max(0, most - own)));
+                            name, bytes, own, left));
   // All that there is, not `bytes`: another actor may launch the same kernel with more at this moment.
-  return check(
-      driver().kernel_set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most - own, kernel, device),
-      "cuKernelSetAttribute");
+  GPUACTORS_TRY(
+      check(driver().kernel_set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most - own, kernel, device),
+            "cuKernelSetAttribute"));
+  return left;
 }
 
 Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {
@@ -532,8 +554,8 @@ Result<CUstream> CudaBackend::locked_service() {
 }
 
 Result<void> CudaBackend::allocate_workspace(CUstream stream) {
-  const auto bytes =
-      round_up(std::min<std::size_t>(most_workspace, options_.memory_bytes / workspace_part), block_bytes);
+  const auto bytes = round_up(
+      std::clamp<std::size_t>(options_.memory_bytes / workspace_part, least_workspace, most_workspace), block_bytes);
   if (options_.quota != nullptr && !options_.quota->reserve(bytes)) {
     settle();
     GPUACTORS_TRY(options_.quota->reserve(bytes));

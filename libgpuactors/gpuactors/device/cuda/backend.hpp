@@ -67,6 +67,7 @@ public:
   using Backend::free;
   void free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept override;
   Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind, StreamHandle stream) override;
+  Result<void> fetch(void* host, const void* source, std::size_t bytes, StreamHandle stream) override;
   Result<void> copy_from(Device& other, void* target, const void* source, std::size_t bytes,
                          StreamHandle stream) override;
   Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) override;
@@ -95,7 +96,8 @@ public:
 
 private:
   /// Lets blocks of `kernel` have that much dynamic shared memory, beside what it declares itself.
-  Result<void> allow_shared(CUkernel kernel, std::string_view name, unsigned bytes);
+  /// @returns how much they may have.
+  Result<unsigned> allow_shared(CUkernel kernel, std::string_view name, unsigned bytes);
   /// Keeps a kernel from source until the stream is waited for, or with the graph that is captured.
   void keep(CUstream stream, const RuntimeKernel& kernel);
   /// The service stream, made when it is first needed: hardware has queues for few. The mutex for `free` is held.
@@ -168,7 +170,8 @@ private:
   std::shared_ptr<cublasContext> captured_handle_;
   std::shared_ptr<Executables> executables_;
   /// Kernels of images that may have all the shared memory that there is.
-  std::unordered_set<CUkernel> allowed_shared_;
+  /// How much dynamic shared memory blocks of a kernel may have.
+  std::unordered_map<CUkernel, unsigned> allowed_shared_;
 };
 
 } // namespace gpuactors::cuda

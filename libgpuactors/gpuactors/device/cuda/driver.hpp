@@ -117,7 +117,8 @@ struct Driver {
 inline constexpr int least_driver_version = std::max(12020, CUDA_VERSION / 1000 * 1000);
 
 /// Loads the driver and calls cuInit.
-/// @returns `unsupported` with one line: there is no driver, it is a stub, it is too old, or what cuInit reported.
+/// @returns `unsupported` with one line if there is no driver, it is a stub or too old; else what cuInit reported:
+///          `device_lost` without a device, `unavailable` if the system is not ready yet, and others.
 Result<Driver> load_driver();
 
 } // namespace gpuactors::cuda

@@ -122,8 +122,7 @@ Result<CUkernel> Images::find(const KernelInfo& kernel, int ordinal) {
   auto& loaded = entry_of(*kernel.image);
   GPUACTORS_LET(library, load(*kernel.image, loaded, kernel.name, ordinal));
   // One wait for all of an image instead of one for each.
-  if (is_due(kernel.image->begin, ordinal))
-    load_into_current(loaded);
+  load_into_primary(kernel.image->begin, loaded, ordinal);
   const auto entry = fmt::format("gpuactors_kernel_{}", kernel.name);
   CUkernel handle = nullptr;
   GPUACTORS_TRY(check(driver_, driver_.library_get_kernel(&handle, library, entry.c_str()), "cuLibraryGetKernel",
@@ -136,8 +135,8 @@ Result<CUkernel> Images::find(const KernelInfo& kernel, int ordinal) {
 void Images::load_for_primary(int ordinal) {
   look_around();
   for (const auto& [image, loaded] : all())
-    if (is_due(image.begin, ordinal) && load(image, *loaded, "of a library", ordinal))
-      load_into_current(*loaded);
+    if (load(image, *loaded, "of a library", ordinal))
+      load_into_primary(image.begin, *loaded, ordinal);
 }
 
 void Images::load_for_new_context() {
@@ -181,9 +180,17 @@ std::vector<std::pair<KernelImage, Images::Loaded*>> Images::all() {
   return result;
 }
 
-bool Images::is_due(Name image, int ordinal) {
+void Images::load_into_primary(Name image, Loaded& loaded, int ordinal) {
+  const std::lock_guard one_by_one{loaded.primary_mutex};
+  const std::pair known{image, ordinal};
+  {
+    const std::lock_guard guard{mutex_};
+    if (in_primary_.contains(known))
+      return;
+  }
+  load_into_current(loaded);
   const std::lock_guard guard{mutex_};
-  return in_primary_.emplace(image, ordinal).second;
+  in_primary_.insert(known);
 }
 
 Result<CUlibrary> Images::load(const KernelImage& image, Loaded& loaded, const char* what, int ordinal) {

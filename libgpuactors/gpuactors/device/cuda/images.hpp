@@ -46,6 +46,8 @@ private:
     CUlibrary library = nullptr;
     /// All that it has, where the driver tells.
     std::vector<CUkernel> kernels;
+    /// Held while they are loaded into a primary context.
+    std::mutex primary_mutex;
   };
   using Name = const unsigned char*;
 
@@ -56,8 +58,8 @@ private:
   std::vector<std::pair<KernelImage, Loaded*>> all();
   Result<CUlibrary> load(const KernelImage& image, Loaded& loaded, const char* what, int ordinal);
   void load_into_current(Loaded& loaded) const;
-  /// Whether it is now, for the first time, to be loaded for that device's primary context.
-  bool is_due(Name image, int ordinal);
+  /// The same for the primary context of that device, unless it was done before: whoever comes meanwhile waits for it.
+  void load_into_primary(Name image, Loaded& loaded, int ordinal);
 
   const Driver& driver_;
   /// Guards what follows; never held while the driver loads.

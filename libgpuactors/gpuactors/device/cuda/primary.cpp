@@ -1,6 +1,8 @@
 // Retaining and entering primary contexts.
 #include <gpuactors/device/cuda/primary.hpp>
 
+#include <fmt/format.h>
+
 namespace gpuactors::cuda {
 
 namespace {
@@ -24,8 +26,15 @@ Result<std::shared_ptr<Primary>> Primary::retain(const Driver& driver, int ordin
       cuda::check(driver, driver.device_get(&device, ordinal), "cuDeviceGet", {ordinal, Errc::device_lost, {}}));
   let_waiting_threads_sleep(driver, device);
   CUcontext context = nullptr;
-  GPUACTORS_TRY(cuda::check(driver, driver.primary_ctx_retain(&context, device), "cuDevicePrimaryCtxRetain",
-                            {ordinal, Errc::device_lost, {}}));
+  const auto retained = driver.primary_ctx_retain(&context, device);
+  // Nothing has run there: a device that takes nobody is no lost context, for which the process would be replaced.
+  if (int mode = 0; retained == CUDA_ERROR_UNKNOWN
+                    && driver.device_get_attribute(&mode, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, device) == CUDA_SUCCESS
+                    && mode == CU_COMPUTEMODE_PROHIBITED)
+    return fail(Errc::device_lost, fmt::format("device {} lets nobody compute: its compute mode is \"prohibited\" "
+                                               "(nvidia-smi --compute-mode=0 lets all)",
+                                               ordinal));
+  GPUACTORS_TRY(cuda::check(driver, retained, "cuDevicePrimaryCtxRetain", {ordinal, Errc::device_lost, {}}));
   return std::shared_ptr<Primary>{new Primary(driver, ordinal, device, context)};
 }
 

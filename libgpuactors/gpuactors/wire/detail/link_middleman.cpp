@@ -9,6 +9,8 @@
 #include <caf/io/network/doorman_impl.hpp>
 #include <caf/io/network/interfaces.hpp>
 #include <caf/io/network/stream.hpp>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -41,6 +43,8 @@ enum class Begun { here, there };
 struct LinkEnds {
   std::shared_ptr<LinkGate> gate;
   std::shared_ptr<Lanes> lanes;
+  /// See `spawn_link_middleman`.
+  Duration patience;
   /// Used by the thread of the event loop alone.
   std::shared_ptr<LinkTwins> twins = std::make_shared<LinkTwins>();
 };
@@ -179,8 +183,9 @@ class LinkScribe final : public caf::io::scribe {
 public:
   LinkScribe(default_multiplexer& multiplexer, LinkSession session, LinkEnds ends, Begun begun)
     : scribe(caf::io::network::conn_hdl_from_socket(session.socket.get())), gate_(std::move(ends.gate)),
-      lanes_(std::move(ends.lanes)), twins_(std::move(ends.twins)), begun_(begun), speaks_(begun == Begun::there),
-      other_(std::move(session.peer)), owner_(std::make_shared<LinkScribe*>(this)), socket_(std::move(session.socket)),
+      lanes_(std::move(ends.lanes)), patience_(ends.patience), twins_(std::move(ends.twins)), begun_(begun),
+      speaks_(begun == Begun::there), other_(std::move(session.peer)), owner_(std::make_shared<LinkScribe*>(this)),
+      socket_(std::move(session.socket)),
       pipe_(std::make_shared<Pipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer))),
       stream_(multiplexer, socket_.get(), *pipe_, ReadPolicy{*pipe_}, [this] { read_soon(); }) {
     if (begun_ == Begun::here)
@@ -250,6 +255,10 @@ public:
     pipe_->retire();
     if (!speaks_)
       stream_.wr_buf().clear();
+    // The event loop, and with it this process, goes on until the last bytes have gone: one that stands still, and
+    // takes none, must not keep it.
+    const auto patience = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(patience_).count());
+    ::setsockopt(stream_.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
     stream_.finish(this);
     detach(&stream_.backend(), false);
   }
@@ -373,9 +382,14 @@ private:
     const auto way = twin_of_ ? way_to(twin_of_) : std::nullopt;
     if (!way)
       return to_caf();
-    set_way(twin_of_, hdl());
+    // CAF may close this connection, if what comes is nothing that it knows, and forgets the way to the process then.
+    const auto kept = parent_;
+    auto* const broker = parent();
+    const auto peer = twin_of_;
+    detail::set_way(broker, peer, hdl());
     const bool goes_on = to_caf();
-    set_way(twin_of_, way);
+    if (!broker->getf(caf::abstract_actor::is_terminated_flag))
+      detail::set_way(broker, peer, way);
     return goes_on;
   }
 
@@ -445,6 +459,7 @@ private:
 
   std::shared_ptr<LinkGate> gate_;
   std::shared_ptr<Lanes> lanes_;
+  const Duration patience_;
   std::shared_ptr<LinkTwins> twins_;
   const Begun begun_;
   // CAF's bytes are sent: on a connection that this side has begun, once it is clear that CAF keeps it.
@@ -552,9 +567,10 @@ private:
 } // namespace
 
 caf::strong_actor_ptr spawn_link_middleman(caf::actor_system& system, std::shared_ptr<LinkGate> gate,
-                                           std::shared_ptr<Lanes> lanes) {
+                                           std::shared_ptr<Lanes> lanes, Duration patience) {
   return caf::actor_cast<caf::strong_actor_ptr>(system.spawn<LinkMiddleman, caf::detached + caf::hidden>(
-      caf_version::protocol_broker<caf::io::basp_broker>(system), LinkEnds{std::move(gate), std::move(lanes)}));
+      caf_version::protocol_broker<caf::io::basp_broker>(system),
+      LinkEnds{std::move(gate), std::move(lanes), patience}));
 }
 
 } // namespace gpuactors::detail

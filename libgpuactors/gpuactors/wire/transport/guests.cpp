@@ -70,6 +70,8 @@ void Guests::evict() {
 
 void Guests::add(Channel channel, std::function<void(Guest&)> serve) {
   const std::lock_guard lock{mutex_};
+  if (closed_)
+    return;
   here_.emplace_back(*this, std::move(channel));
   const auto self = std::prev(here_.end());
   try {
@@ -106,6 +108,7 @@ void Guests::join_ended() {
 void Guests::join_all() {
   {
     std::unique_lock lock{mutex_};
+    closed_ = true;
     left_.wait(lock, [this] { return here_.empty(); });
   }
   join_ended();

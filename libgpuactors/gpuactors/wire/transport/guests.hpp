@@ -69,7 +69,8 @@ public:
   /// Evicts the oldest stranger or, without one, the oldest idle connection, because its descriptor is needed.
   void evict();
 
-  /// Serves a connection on a new thread until `serve` returns. Closes it if there is no thread left.
+  /// Serves a connection on a new thread until `serve` returns. Closes it if there is no thread left, or after
+  /// `join_all`.
   void add(Channel channel, std::function<void(Guest&)> serve);
 
   void join_ended();
@@ -95,6 +96,7 @@ private:
   List here_;
   List gone_;
   bool others_wait_ = false;
+  bool closed_ = false;
 };
 
 } // namespace gpuactors::transport
