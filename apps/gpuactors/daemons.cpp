@@ -218,6 +218,7 @@ DaemonOptions options_of(const DaemonArguments& arguments, std::string ready) {
       rest.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(0, written)));
     }
   };
+  options.service = ServiceManager::from_environment();
   options.ready = [ready = std::move(ready)](std::string_view where) {
     std::cout << ready << ' ' << where << std::endl;
   };

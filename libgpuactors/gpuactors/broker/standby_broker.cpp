@@ -24,6 +24,8 @@ caf::behavior StandbyBroker::make_behavior() {
         asked_(message.node().name());
         return refusal;
       },
+      // By which it shows that it is not stuck.
+      [](const v1::PeerDown&) {},
       [refusal](const v1::Hello&, const caf::strong_actor_ptr&) -> caf::result<v1::Done> { return refusal; },
       [this, refusal](const v1::FollowState& message) -> caf::result<v1::StateChanges> {
         followed_(message);

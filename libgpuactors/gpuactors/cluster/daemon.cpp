@@ -3,6 +3,7 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/node_part.hpp>
 #include <gpuactors/cluster/detail/notices.hpp>
+#include <gpuactors/cluster/detail/service.hpp>
 #include <gpuactors/cluster/detail/standby_part.hpp>
 #include <gpuactors/cluster/detail/termination.hpp>
 
@@ -43,6 +44,7 @@ struct RunningBroker {
   const DaemonOptions& options;
   detail::DaemonCore& core;
   detail::BrokerPart& part;
+  detail::Service& service;
 };
 
 /// Starts a broker, after it has stood by for another one if it has to, calls `run` with it, and ends it.
@@ -57,6 +59,7 @@ Result<void> with_broker(const BrokerDaemon& broker, const DaemonOptions& daemon
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   GPUACTORS_LET(active, detail::broker_to_follow(*core, broker));
   detail::StandbyPart standby;
+  detail::Service service{options.service};
   if (active) {
     if (!may_stand_by)
       return fail(Errc::unavailable, fmt::format("the broker at {} serves this cluster now: gpuactors node joins it "
@@ -65,9 +68,13 @@ Result<void> with_broker(const BrokerDaemon& broker, const DaemonOptions& daemon
     GPUACTORS_TRY(standby.start(*core, broker, options, *active));
     options.notice(fmt::format("stands by for the broker at {}", to_string(active->endpoint)));
     broker.stands_by(to_string(standby.endpoint()));
+    service.begin(*core, standby.handle(), fmt::format("stands by for the broker at {}", to_string(active->endpoint)));
     GPUACTORS_LET(due, standby.wait(termination));
-    if (!due)
+    service.change();
+    if (!due) {
+      service.end();
       return {};
+    }
     options.notice(fmt::format("takes over from the broker at {}: {}", to_string(active->endpoint), standby.why()));
     GPUACTORS_TRY(standby.hand_over());
   }
@@ -79,15 +86,18 @@ Result<void> with_broker(const BrokerDaemon& broker, const DaemonOptions& daemon
   }
   detail::BrokerPart part;
   GPUACTORS_TRY(part.start(*core, serving, std::move(replaced)));
-  return run(RunningBroker{termination, options, *core, part});
+  return run(RunningBroker{termination, options, *core, part, service});
 }
 
 } // namespace
 
 Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& daemon) {
   return with_broker(broker, daemon, true, [](const RunningBroker& running) {
-    running.options.ready(to_string(running.part.endpoint()));
+    const auto where = to_string(running.part.endpoint());
+    running.options.ready(where);
+    running.service.begin(running.core, running.part.handle(), "serves at " + where);
     running.termination.wait();
+    running.service.end();
     return running.part.failure();
   });
 }
@@ -102,7 +112,10 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
   detail::NodePart part;
   GPUACTORS_TRY(part.start(*core, node, broker, options));
   options.ready(node.broker);
+  detail::Service service{options.service};
+  service.begin(*core, part.handle(), "node of the broker at " + node.broker);
   part.serve(termination);
+  service.end();
   // A failed agent can tell nobody anything.
   GPUACTORS_TRY(part.failure());
   part.empty(termination);
@@ -112,14 +125,16 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
 
 Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const DaemonOptions& daemon) {
   return with_broker(broker, daemon, false, [&](const RunningBroker& running) -> Result<void> {
-    const auto& [termination, options, core, part] = running;
+    const auto& [termination, options, core, part, service] = running;
     detail::NodePart local;
     GPUACTORS_TRY(local.start(core, node, {part.local_endpoint()}, options, part.handle()));
     // Reports ready only once the node is registered, so that whoever asks the broker then finds the node.
     if (!local.await_registration(termination))
       return first_of(part, local);
     options.ready(to_string(part.endpoint()));
+    service.begin(core, part.handle(), "serves at " + to_string(part.endpoint()));
     local.serve(termination);
+    service.end();
     // No goodbye: the broker goes too, and what waits for a place waits for the next one.
     GPUACTORS_TRY(first_of(part, local));
     local.empty(termination);

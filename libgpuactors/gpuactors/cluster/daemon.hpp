@@ -5,6 +5,7 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/result.hpp>
+#include <gpuactors/base/service_manager.hpp>
 
 #include <functional>
 #include <map>
@@ -28,6 +29,9 @@ struct DaemonOptions {
   std::function<void(std::string_view)> notice = [](std::string_view) {};
   /// Called once with the address when the process is ready.
   std::function<void(std::string_view)> ready = [](std::string_view) {};
+  /// Is told when the daemon is ready, stands by, and ends, and, if it wants to know, that it is not stuck: that its
+  /// timers, its event loop and its main actor take turns. By default nobody is told.
+  ServiceManager service{};
 };
 
 struct BrokerDaemon {

@@ -43,6 +43,11 @@ public:
   /// Waits only a moment for the answer.
   void say_goodbye() const;
 
+  /// The agent.
+  [[nodiscard]] const caf::strong_actor_ptr& handle() const noexcept {
+    return agent_;
+  }
+
   /// The error with which the agent has ended by itself, if it has.
   [[nodiscard]] Result<void> failure() const {
     return failure_.result();

@@ -49,6 +49,10 @@ public:
     return endpoint_;
   }
 
+  [[nodiscard]] const caf::strong_actor_ptr& handle() const noexcept {
+    return actor_;
+  }
+
   /// Why it is time, for people.
   [[nodiscard]] const std::string& why() const noexcept {
     return why_;
