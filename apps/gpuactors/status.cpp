@@ -69,7 +69,7 @@ std::string broker_in_words(const v1::ClusterState& state) {
                      utc_for_people(from_unix_ns(state.started_unix_ns())), other_releases(state, "; "));
 }
 
-/// Returns "10.0.0.2:7711 has a copy, and follows this one".
+/// Returns "10.0.0.2:7711 has a copy, and follows".
 std::string standby_in_words(const v1::StandbyState& standby) {
   if (standby.state() == "following")
     return fmt::format("{} has a copy, and follows", standby.address());

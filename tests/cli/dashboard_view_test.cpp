@@ -156,6 +156,8 @@ TEST_CASE("a broker that does not stand by any more is a problem") {
   state.mutable_standby()->set_state("following");
   CHECK(problems(state).empty());
   state.mutable_standby()->set_state("away");
+  CHECK(problems(state).empty());
+  state.mutable_standby()->set_silent_ns(nanoseconds(std::chrono::system_clock::time_point{31s}));
   const auto found = problems(state);
   REQUIRE(found.size() == 1);
   CHECK(

@@ -21,10 +21,11 @@ namespace {
 
 constexpr Duration beat_every = 10ms;
 
-/// What holds somebody up while it is closed.
+/// What holds somebody up while it is closed, and what else the test knows of the actor.
 struct WatchdogGate {
   std::promise<void> reached;
   std::promise<void> opened;
+  std::atomic<int> asked{0};
 
   void pass() {
     reached.set_value();
@@ -32,7 +33,7 @@ struct WatchdogGate {
   }
 };
 
-/// Answers the watchdog, and is held up by a `Tick`.
+/// Answers the watchdog, counts how often, and is held up by a `Tick`.
 class HeldUp : public caf::event_based_actor {
 public:
   HeldUp(caf::actor_config& config, std::shared_ptr<WatchdogGate> gate)
@@ -41,7 +42,7 @@ public:
   }
 
   caf::behavior make_behavior() override {
-    return {[](const v1::PeerDown&) {}, [this](const v1::Tick&) { gate_->pass(); }};
+    return {[this](const v1::PeerDown&) { ++gate_->asked; }, [this](const v1::Tick&) { gate_->pass(); }};
   }
 
 private:
@@ -89,6 +90,8 @@ TEST_CASE("a daemon whose actor is stuck does not say that it is alive, until it
   CHECK(scene.is_silent());
   scene.gate->opened.set_value();
   CHECK(scene.beats_again());
+  // An answer is one however late it comes: it was asked once.
+  CHECK(scene.gate->asked <= scene.beats + 1);
 }
 
 TEST_CASE("a daemon whose event loop is stuck does not say that it is alive, until it goes on") {

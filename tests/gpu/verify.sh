@@ -269,7 +269,7 @@ run() {
 uuids() {
   local shown=()
   [[ $# -eq 0 ]] || shown=(env "CUDA_VISIBLE_DEVICES=$1")
-  "${shown[@]}" timeout -k "$grace" 30 "$bin/gpuactors" devices --devices cuda --json 2>> "$logs/uuids.log" |
+  "${shown[@]}" timeout -k "$grace" "$limit" "$bin/gpuactors" devices --devices cuda --json 2>> "$logs/uuids.log" |
     grep -o '"\(GPU\|MIG\)-[0-9a-f-]*"' | tr -d '"' | paste -sd ' '
 }
 
@@ -277,6 +277,7 @@ uuids() {
 compare_shown() {
   local name=$1 what=$2 wanted=$3
   shift 3
+  if ! wanted "$name"; then return; fi
   if within 30; then compare "$name" "$what" "$wanted" "$(uuids "$@")"; else add "$name=late"; fi
 }
 
@@ -295,7 +296,8 @@ leave_visible() {
 # What CUDA's own tool calls the GPUs, and what each form of CUDA_VISIBLE_DEVICES gives.
 check_names() {
   local all first listed theirs code
-  if ! wanted uuids; then
+  if ! wanted uuids && ! wanted visible_uuid && ! wanted visible_none && ! wanted visible_index &&
+    ! wanted visible_start; then
     return
   elif ! within 30; then
     add "uuids=late"
@@ -420,6 +422,7 @@ stage_rest() {
 # While somebody has the GPU open, the driver does not start it anew for each of the many processes, which may take
 # seconds where its persistence is off.
 for device in /dev/nvidia[0-9]*; do
+  # shellcheck disable=SC2034 # held is open as long as this runs
   [[ ! -r $device ]] || exec {held}< "$device" || true
 done
 note_machine

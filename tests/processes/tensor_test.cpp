@@ -271,8 +271,12 @@ TEST_CASE("who waits for a tensor of a process that is frozen or killed is told"
   const auto ref = ask(owner, "keep", mib);
   // Its agent kills it after a while.
   Processes::signal(pid_of(owner), SIGSTOP);
+  // Who has no patience is told earlier, also behind one who has some.
+  CHECK(cluster.get(ref, 50ms).error().code() == Errc::deadline_exceeded);
   const auto begin = Clock::now();
-  const auto got = cluster.get(ref);
+  auto other = std::async(std::launch::async, [&] { return cluster.get(ref); });
+  CHECK(cluster.get(ref, 50ms).error().code() == Errc::deadline_exceeded);
+  const auto got = other.get();
   REQUIRE_FALSE(got.has_value());
   CHECK(got.error().code() == Errc::worker_died);
   CHECK(Clock::now() - begin < 30s);

@@ -414,6 +414,7 @@ def node_by_node(cluster):
     for i in (2, 3):
         cluster.network.route("del", 0, i)
     cluster.nodes_are(0, 2, 3, host="h2", broker=SECOND)
+    cluster.says("broker-h0", "it has a copy of its state")
 
 
 def play(program, step, hosts):

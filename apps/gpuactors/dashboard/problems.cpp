@@ -41,7 +41,9 @@ void add_nodes(std::vector<Problem>& problems, const v1::ClusterState& state) {
 }
 
 void add_standby(std::vector<Problem>& problems, const v1::ClusterState& state) {
-  if (state.standby().state() == "away")
+  // One that stood by before this broker was started has to find it first.
+  constexpr std::chrono::seconds patience{30};
+  if (state.standby().state() == "away" && std::chrono::nanoseconds{state.standby().silent_ns()} > patience)
     problems.push_back({fmt::format("The broker at {} does not stand by any more: if this one dies, nobody takes over, "
                                     "or with an old copy.",
                                     state.standby().address()),

@@ -159,9 +159,9 @@ Result<Shared<Tensor>> TensorStore::put_copy(const Tensor& tensor, Stream& strea
 
 // -- get ------------------------------------------------------------------------------------------
 
-Result<Shared<Tensor>> TensorStore::get(const v1::TensorRef& ref) {
+Result<Shared<Tensor>> TensorStore::get(const v1::TensorRef& ref, Duration timeout) {
   if (ref.store() != table_->identity()) {
-    GPUACTORS_LET(fetched, fetch(ref));
+    GPUACTORS_LET(fetched, fetch(ref, deadline_after(Clock::now(), timeout)));
     return Shared<Tensor>{std::move(fetched)};
   }
   auto entry = table_->take(ref.id(), ref.hand_over());
@@ -170,7 +170,7 @@ Result<Shared<Tensor>> TensorStore::get(const v1::TensorRef& ref) {
   return Shared<Tensor>{std::move(entry)};
 }
 
-Result<std::shared_ptr<TensorEntry>> TensorStore::fetch(const v1::TensorRef& ref) {
+Result<std::shared_ptr<TensorEntry>> TensorStore::fetch(const v1::TensorRef& ref, TimePoint deadline) {
   if (!links_ || ref.address().empty())
     return fail(Errc::not_found, fmt::format("tensor {} was put by another process, {}", ref.id(),
                                              links_ ? "which serves nobody" : "and this one is connected to none"));
@@ -180,7 +180,8 @@ Result<std::shared_ptr<TensorEntry>> TensorStore::fetch(const v1::TensorRef& ref
   GPUACTORS_LET(address, parse_bulk_address(ref.address()));
   GPUACTORS_TRY(start());
   const detail::TensorName name{ref.store(), ref.id()};
-  if (auto known = table_->begin_fetch(name)) {
+  GPUACTORS_LET(known, table_->begin_fetch(name, deadline));
+  if (known != nullptr) {
     if (ref.hand_over() != 0)
       client_->taken(address, ref.id(), ref.hand_over());
     return known;
@@ -198,7 +199,7 @@ Result<std::shared_ptr<TensorEntry>> TensorStore::fetch(const v1::TensorRef& ref
       line = open_on_device(*entry, devices, ref.device(), memory, std::move(end));
       return line != nullptr;
     };
-  auto region = client_->fetch(address, ref.id(), bytes, never, ref.hand_over(), std::move(open));
+  auto region = client_->fetch(address, ref.id(), bytes, deadline, ref.hand_over(), std::move(open));
   if (!region) {
     table_->arrived(name, nullptr);
     return fail(region.error());

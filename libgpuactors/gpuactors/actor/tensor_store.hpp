@@ -201,12 +201,14 @@ public:
   Result<Shared<Tensor>> put_copy(const Tensor& tensor, Stream& stream);
 
   /// Returns the tensor that `ref` names. A tensor of another process is fetched: mapped on the same machine, else
-  /// copied. Blocks until all of it has arrived. Does not fetch a tensor again while a handle to it lives here.
-  /// @returns `not_found` if no handle to it is left, or if its process serves no tensors; `worker_died` if its process
+  /// copied. Blocks until all of it has arrived, for at most `timeout`. Does not fetch a tensor again while a handle to
+  /// it lives here.
+  /// @returns `deadline_exceeded` after `timeout`, `not_found` if no handle to it is left, or if its process serves no
+  /// tensors; `worker_died` if its process
   ///          has ended, `actor_died` if its owner has ended, `unavailable` if the process cannot be reached, makes no
   ///          progress or is ending, `out_of_memory`, `invalid_argument` for a malformed reference, `cancelled` if this
   ///          store is closed meanwhile.
-  Result<Shared<Tensor>> get(const v1::TensorRef& ref);
+  Result<Shared<Tensor>> get(const v1::TensorRef& ref, Duration timeout = Duration::max());
 
   /// Returns the number of tensors kept now.
   [[nodiscard]] std::size_t size() const;
@@ -218,7 +220,7 @@ private:
   Shared<Tensor> add(Tensor tensor, Stream& stream, std::shared_ptr<detail::Coming> coming);
   Result<void> start();
   Result<void> connect();
-  Result<std::shared_ptr<detail::TensorEntry>> fetch(const v1::TensorRef& ref);
+  Result<std::shared_ptr<detail::TensorEntry>> fetch(const v1::TensorRef& ref, TimePoint deadline);
   /// Returns the devices of this process on which to open memory of the device `uuid`: only that device if this process
   /// has it, else every device that is open. Devices that are not open do not count.
   [[nodiscard]] std::vector<std::shared_ptr<Device>> devices_for(const std::string& uuid) const;

@@ -47,19 +47,20 @@ ServiceManager ServiceManager::from_environment() {
 }
 
 void ServiceManager::ready(std::string_view what) const {
-  send("READY=1\nSTATUS=" + on_one_line(what));
+  send("READY=1\nSTATUS=" + on_one_line(what), If::it_waits);
 }
 
 void ServiceManager::status(std::string_view what) const {
-  send("STATUS=" + on_one_line(what));
+  send("STATUS=" + on_one_line(what), If::it_waits);
 }
 
 void ServiceManager::stopping() const {
-  send("STOPPING=1");
+  send("STOPPING=1", If::it_waits);
 }
 
 void ServiceManager::alive() const {
-  send("WATCHDOG=1");
+  // The next one comes soon.
+  send("WATCHDOG=1", If::there_is_room);
 }
 
 std::optional<Duration> ServiceManager::beat() const {
@@ -69,7 +70,7 @@ std::optional<Duration> ServiceManager::beat() const {
   return *watchdog_ / beats;
 }
 
-void ServiceManager::send(const std::string& text) const {
+void ServiceManager::send(const std::string& text, If when) const {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (socket_.empty() || socket_.size() >= sizeof address.sun_path)
@@ -81,11 +82,12 @@ void ServiceManager::send(const std::string& text) const {
   if (channel < 0)
     return;
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + socket_.size());
-  // Few messages wait for one that does not read: this one waits a moment for room. There is no answer in any case.
+  // Few messages wait for one that does not read. There is no answer in any case.
   const timeval patience{1, 0};
   ::setsockopt(channel, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  const int flags = MSG_NOSIGNAL | (when == If::there_is_room ? MSG_DONTWAIT : 0);
   static_cast<void>(
-      ::sendto(channel, text.data(), text.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size));
+      ::sendto(channel, text.data(), text.size(), flags, reinterpret_cast<const sockaddr*>(&address), size));
   ::close(channel);
 }
 

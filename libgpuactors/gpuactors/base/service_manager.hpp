@@ -3,6 +3,7 @@
 
 #include <gpuactors/base/clock.hpp>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,7 +12,8 @@
 namespace gpuactors {
 
 /// systemd's protocol (`Type=notify`, sd_notify(3)): datagrams to the socket that NOTIFY_SOCKET names. Without one,
-/// nothing is sent. Any thread; a call waits for a second at most, for a manager that does not read.
+/// nothing is sent. Any thread. For a manager that does not read, calls wait for a second at most, and `alive` does
+/// not.
 class ServiceManager {
 public:
   /// Of this process, as its environment says: NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
@@ -36,7 +38,10 @@ public:
   [[nodiscard]] std::optional<Duration> beat() const;
 
 private:
-  void send(const std::string& text) const;
+  /// When to send, if there is no room for a message now.
+  enum class If : std::uint8_t { it_waits, there_is_room };
+
+  void send(const std::string& text, If when) const;
 
   std::string socket_;
   std::optional<Duration> watchdog_;

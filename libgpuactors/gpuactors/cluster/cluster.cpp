@@ -524,10 +524,10 @@ Result<TensorDraft> Cluster::draft(DType dtype, std::vector<std::int64_t> shape)
   return core_->tensors()->draft(dtype, std::move(shape));
 }
 
-Result<Shared<Tensor>> Cluster::get(const v1::TensorRef& ref) {
+Result<Shared<Tensor>> Cluster::get(const v1::TensorRef& ref, Duration timeout) {
   if (core_ == nullptr)
     return closed_already();
-  return core_->tensors()->get(ref);
+  return core_->tensors()->get(ref, timeout);
 }
 
 // -- state ----------------------------------------------------------------------------------------

@@ -275,10 +275,11 @@ public:
   /// @returns `invalid_argument` for a shape that is none, `out_of_memory`, or `unavailable` as `put`.
   Result<TensorDraft> draft(DType dtype, std::vector<std::int64_t> shape);
 
-  /// Returns the tensor that a reference names, wherever in the cluster it was put; blocks until it has arrived.
-  /// @returns the errors of `TensorStore::get`: `not_found` if no handle to the tensor is left, `worker_died` if its
-  ///          process has ended, and others.
-  Result<Shared<Tensor>> get(const v1::TensorRef& ref);
+  /// Returns the tensor that a reference names, wherever in the cluster it was put; blocks until it has arrived, for at
+  /// most `timeout`.
+  /// @returns the errors of `TensorStore::get`: `deadline_exceeded` after `timeout`, `not_found` if no handle to the
+  ///          tensor is left, `worker_died` if its process has ended, and others.
+  Result<Shared<Tensor>> get(const v1::TensorRef& ref, Duration timeout = Duration::max());
 
   // -- state -----------------------------------------------------------------------------------
 

@@ -359,7 +359,8 @@ Result<Devices> make_devices(const std::vector<DeviceOffer>& specs, const Discov
   Maker maker{chosen, options};
   if (specs.empty()) {
     const auto& list = maker.cuda();
-    // Where there is no driver or no device, nobody expects a GPU. One that does not work now is not left out silently.
+    // Without a driver that can be used, or without a device, nobody expects a GPU. Devices whose driver fails, or is
+    // not ready, are not left out silently.
     if (!list && list.error().code() != Errc::unsupported && list.error().code() != Errc::device_lost)
       return fail(list.error().code(),
                   fmt::format("{}; name the devices to go on without GPUs, as host:1", list.error().message()));

@@ -63,11 +63,12 @@ struct DiscoveryOptions {
 [[nodiscard]] DiscoveryOptions discovery_options(std::string node_name);
 
 /// Creates the devices of `specs`, in this order, each with its own index. Without specifications: CUDA if there is
-/// any, else host:1.
+/// any, else, without a driver or a device, host:1.
 ///
 /// A divided GPU (MIG) is replaced by all its slices, although a process can use only one: separate processes find the
 /// others by UUID.
-/// @returns `not_found` for an unknown UUID, `unsupported` if `cuda` is requested but there is no CUDA.
+/// @returns `not_found` for an unknown UUID, `unsupported` if `cuda` is requested but there is no CUDA; what the driver
+///          reports if it fails or is not ready, also without specifications.
 Result<std::vector<std::shared_ptr<Device>>> make_devices(const std::vector<DeviceOffer>& specs,
                                                           const DiscoveryOptions& options);
 

@@ -76,12 +76,16 @@ std::uint64_t TensorTable::hand_over(std::shared_ptr<TensorEntry> entry, Duratio
   return last_hand_over_;
 }
 
-std::shared_ptr<TensorEntry> TensorTable::begin_fetch(const TensorName& name) {
+Result<std::shared_ptr<TensorEntry>> TensorTable::begin_fetch(const TensorName& name, TimePoint deadline) {
   std::unique_lock lock{mutex_};
-  fetch_ended_.wait(lock, [&] {
+  const auto is_free = [&] {
     const auto found = fetched_.find(name);
     return found == fetched_.end() || !found->second.coming;
-  });
+  };
+  if (deadline == never)
+    fetch_ended_.wait(lock, is_free);
+  else if (!fetch_ended_.wait_until(lock, deadline, is_free))
+    return fail(Errc::deadline_exceeded, "the tensor has not arrived in time: another thread fetches it");
   auto& fetched = fetched_[name];
   auto entry = fetched.entry.lock();
   fetched.coming = entry == nullptr;

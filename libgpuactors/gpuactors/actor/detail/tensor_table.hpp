@@ -58,7 +58,8 @@ public:
 
   /// Returns the tensor that was fetched under this name if it is still held here. If null, the caller must fetch it
   /// and then call `arrived`, with null after a failure; other callers for this name wait until then.
-  std::shared_ptr<TensorEntry> begin_fetch(const TensorName& name);
+  /// @returns `deadline_exceeded` if it has waited until then.
+  Result<std::shared_ptr<TensorEntry>> begin_fetch(const TensorName& name, TimePoint deadline);
   void arrived(const TensorName& name, const std::shared_ptr<TensorEntry>& entry);
 
   /// Records that `entry`, which is in the table, is borrowed over `line`: the tensor is lost when the line ends.

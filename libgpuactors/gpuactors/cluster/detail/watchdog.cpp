@@ -29,7 +29,7 @@ public:
     later();
   }
 
-  /// It may come yet: one that takes long is not stuck.
+  /// The actor has ended, or the port, or there were too many requests.
   void unanswered() {
     const std::lock_guard lock{mutex_};
     if (beat_ != nullptr)
@@ -72,8 +72,8 @@ private:
     const auto actor = actor_;
     // The port may answer at once.
     lock.unlock();
-    core_.port().ask(std::make_shared<Reply>(shared_from_this()), actor, deadline_after(Clock::now(), every_),
-                     v1::PeerDown{});
+    // However late the answer comes, it is one.
+    core_.port().ask(std::make_shared<Reply>(shared_from_this()), actor, never, v1::PeerDown{});
     lock.lock();
     asking_ = false;
     asked_.notify_all();

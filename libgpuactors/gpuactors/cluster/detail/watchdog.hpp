@@ -14,6 +14,7 @@ class Watchdog {
 public:
   /// @param actor answers `PeerDown` about nobody.
   /// @param every how often, if nothing is stuck.
+  /// @param beat is called on the actor's thread, or the port's; it must not block.
   Watchdog(DaemonCore& core, caf::strong_actor_ptr actor, Duration every, std::function<void()> beat);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

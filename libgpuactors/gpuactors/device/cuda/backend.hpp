@@ -16,7 +16,6 @@
 
 #include <atomic>
 #include <unordered_map>
-#include <unordered_set>
 
 namespace gpuactors::cuda {
 
@@ -169,7 +168,6 @@ private:
   /// For the products of a graph, which must not make one; null where there are none.
   std::shared_ptr<cublasContext> captured_handle_;
   std::shared_ptr<Executables> executables_;
-  /// Kernels of images that may have all the shared memory that there is.
   /// How much dynamic shared memory blocks of a kernel may have.
   std::unordered_map<CUkernel, unsigned> allowed_shared_;
 };

@@ -48,8 +48,9 @@ namespace gpuactors::cuda {
   case 901: // STREAM_CAPTURE_INVALIDATED
     return Errc::unavailable;
 
-  // The MPS server cannot serve us now.
+  // The machine or its MPS server cannot serve us now.
   case 802: // SYSTEM_NOT_READY
+  case 803: // SYSTEM_DRIVER_MISMATCH: the driver was changed since the machine was started
   case 805: // MPS_CONNECTION_FAILED
   case 807: // MPS_SERVER_NOT_READY
   case 808: // MPS_MAX_CLIENTS_REACHED
@@ -64,7 +65,6 @@ namespace gpuactors::cuda {
   case 222: // UNSUPPORTED_PTX_VERSION
   case 223: // JIT_COMPILATION_DISABLED
   case 801: // NOT_SUPPORTED
-  case 803: // SYSTEM_DRIVER_MISMATCH
   case 804: // COMPAT_NOT_SUPPORTED_ON_DEVICE
     return Errc::unsupported;
 

@@ -390,6 +390,9 @@ private:
     const bool goes_on = to_caf();
     if (!broker->getf(caf::abstract_actor::is_terminated_flag))
       detail::set_way(broker, peer, way);
+    // CAF has told everybody that the process is lost: so it is, and notices it.
+    if (const auto first = twins_->find(*way); detached() && first != twins_->end())
+      ::shutdown(first->second->stream_.fd(), SHUT_RDWR);
     return goes_on;
   }
 
