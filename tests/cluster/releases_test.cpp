@@ -65,9 +65,34 @@ TEST_CASE("requests of a program fail when its broker has become one that it doe
   const auto link = std::make_shared<detail::BrokerLink>(process.port(), [] { return v1::Hello{}; });
   const auto waits = std::make_shared<WaitsForError>();
   link->ask(waits, never, v1::GetState{});
-  link->connect(process.links(), {broker.address()});
+  // Also where all of several addresses have such a one.
+  RawPort other{later_greeting()};
+  auto addresses = std::vector{broker.address()};
+  if (GENERATE(false, true))
+    addresses.push_back(other.address());
+  link->connect(process.links(), addresses);
   const auto error = waits->wait();
   CHECK(error.code() == Errc::unsupported);
   CHECK_THAT(error.message(), Contains("runs release 77.0"));
   link->close();
+}
+
+TEST_CASE("one of several brokers that a program does not understand ends no request: the other one may serve",
+          "[cluster][releases]") {
+  const RawPort later{later_greeting()};
+  LinkedProcess serving;
+  const auto broker = caf::actor_cast<caf::strong_actor_ptr>(serving.system().spawn([](caf::event_based_actor*) {
+    return caf::behavior{[](const v1::Hello&, const caf::strong_actor_ptr&) { return v1::Done{}; },
+                         [](const v1::GetState&) { return v1::ClusterState{}; }};
+  }));
+  const auto port = must(serving.links().publish(broker, {"127.0.0.1", 0}));
+  LinkedProcess process;
+  const auto link = std::make_shared<detail::BrokerLink>(process.port(), [] { return v1::Hello{}; });
+  const auto waits = std::make_shared<WaitsForError>();
+  link->ask(waits, never, v1::GetState{});
+  link->connect(process.links(), {later.address(), {"127.0.0.1", port}});
+  CHECK(link->wait_until_up(std::chrono::seconds{20}));
+  CHECK(waits->wait().code() == Errc::none);
+  link->close();
+  caf::anon_send_exit(broker, caf::exit_reason::kill);
 }

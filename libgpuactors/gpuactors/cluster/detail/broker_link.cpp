@@ -76,6 +76,7 @@ void BrokerLink::attach(caf::strong_actor_ptr broker) {
 }
 
 void BrokerLink::connect(Links& links, const std::vector<Endpoint>& to) {
+  addresses_ = to.size();
   redial_ = std::make_shared<Redial>(links, to, [weak = weak_from_this()](Result<caf::strong_actor_ptr> handle) {
     if (const auto self = weak.lock())
       self->changed(std::move(handle));
@@ -85,8 +86,8 @@ void BrokerLink::connect(Links& links, const std::vector<Endpoint>& to) {
 
 Result<void> BrokerLink::wait_until_up(Duration timeout) {
   std::unique_lock lock{mutex_};
-  // An error that waiting does not cure, such as missing trust, ends the wait.
-  const auto decided = [this] { return handle_ != nullptr || (why_down_ && why_down_->remedy() == Remedy::give_up); };
+  // Errors that waiting does not cure, such as missing trust, end the wait, if all addresses have one.
+  const auto decided = [this] { return handle_ != nullptr || given_up_ >= addresses_; };
   if (wake_.wait_until(lock, deadline_after(Clock::now(), timeout), decided) && handle_ != nullptr)
     return {};
   if (why_down_)
@@ -159,10 +160,9 @@ void BrokerLink::changed(Result<caf::strong_actor_ptr> handle) {
     handle_ = nullptr;
     greeting_ = nullptr;
     connected_ = false;
-    why_down_ = handle.error();
-    wake_.notify_all();
+    set_down(handle.error());
     // A broker of a release that this one does not understand does not get better with time.
-    if (handle.error().code() == Errc::unsupported)
+    if (handle.error().code() == Errc::unsupported && given_up_ >= addresses_)
       for (const auto& [ticket, send] : open_)
         hopeless.push_back(ticket);
   }
@@ -175,6 +175,7 @@ void BrokerLink::greeted(const caf::strong_actor_ptr& handle) {
   if (handle != greeting_)
     return;
   handle_ = handle;
+  given_up_ = 0;
   for (auto& [ticket, send] : open_)
     send(ticket, handle_, true);
   wake_.notify_all();
@@ -187,11 +188,18 @@ void BrokerLink::refused(const caf::strong_actor_ptr& handle, Error error) {
     const std::lock_guard lock{mutex_};
     if (handle != greeting_)
       return; // the refusal belongs to an earlier connection
-    why_down_ = error;
-    wake_.notify_all();
+    // Where it is dialled again, `changed` is told.
+    if (redial_ == nullptr)
+      set_down(error);
   }
   if (redial_ != nullptr)
     redial_->again(std::move(error));
+}
+
+void BrokerLink::set_down(Error why) {
+  given_up_ = why.remedy() == Remedy::give_up ? given_up_ + 1 : 0;
+  why_down_ = std::move(why);
+  wake_.notify_all();
 }
 
 } // namespace gpuactors::detail

@@ -72,6 +72,8 @@ private:
   void changed(Result<caf::strong_actor_ptr> handle);
   void greeted(const caf::strong_actor_ptr& handle);
   void refused(const caf::strong_actor_ptr& handle, Error error);
+  /// With the lock: why there is no broker at one of the addresses.
+  void set_down(Error why);
 
   RequestPort& port_;
   std::function<v1::Hello()> hello_;
@@ -85,6 +87,9 @@ private:
   caf::strong_actor_ptr handle_;
   std::shared_ptr<Redial> redial_;
   std::optional<Error> why_down_;
+  /// How many addresses there are, and how many of them, one after the other, had errors that waiting does not cure.
+  std::size_t addresses_ = 1;
+  std::size_t given_up_ = 0;
   /// There is a connection; the broker may not have answered the hello yet.
   bool connected_ = false;
   // Unanswered requests by ticket, and thus in the order in which they were made.
