@@ -204,10 +204,9 @@ public:
   /// copied. Blocks until all of it has arrived, for at most `timeout`. Does not fetch a tensor again while a handle to
   /// it lives here.
   /// @returns `deadline_exceeded` after `timeout`, `not_found` if no handle to it is left, or if its process serves no
-  /// tensors; `worker_died` if its process
-  ///          has ended, `actor_died` if its owner has ended, `unavailable` if the process cannot be reached, makes no
-  ///          progress or is ending, `out_of_memory`, `invalid_argument` for a malformed reference, `cancelled` if this
-  ///          store is closed meanwhile.
+  ///          tensors; `worker_died` if its process has ended, `actor_died` if its owner has ended, `unavailable` if
+  ///          the process cannot be reached, makes no progress or is ending, `out_of_memory`, `invalid_argument` for a
+  ///          malformed reference, `cancelled` if this store is closed meanwhile.
   Result<Shared<Tensor>> get(const v1::TensorRef& ref, Duration timeout = Duration::max());
 
   /// Returns the number of tensors kept now.

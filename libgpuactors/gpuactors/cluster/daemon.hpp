@@ -62,8 +62,8 @@ struct NodeDaemon {
   std::string broker{};
   /// Unique in the cluster; empty means the host's name.
   std::string name{};
-  /// Device SPEC; empty means CUDA if there is any, else one host device;
-  /// a driver that fails or is not ready is an error.
+  /// Device SPEC; empty means CUDA if there is any, else one host device; a driver that fails or is not
+  /// ready is an error.
   std::string devices{};
   /// CPUs that the node offers; below 0 means the hardware threads of this machine.
   double cpus = -1;

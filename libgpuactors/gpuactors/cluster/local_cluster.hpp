@@ -19,9 +19,8 @@ namespace gpuactors {
 struct LocalNode {
   /// Unique in the cluster, and not "broker"; empty means the first of "n0", "n1", ... that is free.
   std::string name{};
-  /// Device SPEC, for example "cuda", "host:4x1GiB@V100"; empty means CUDA if there is any, else one host device;
-  /// a driver that fails or is not ready is an error. Nodes
-  /// that offer the same GPU do not know of each other.
+  /// Device SPEC, for example "cuda", "host:4x1GiB@V100"; empty means CUDA if there is any, else one host device; a
+  /// driver that fails or is not ready is an error. Nodes that offer the same GPU do not know of each other.
   std::string devices{};
   /// CPUs that the node offers; below 0 means the hardware threads of this machine.
   double cpus = -1;

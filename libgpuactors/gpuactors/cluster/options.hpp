@@ -162,8 +162,8 @@ struct PlacementGroup {
 /// One node of an embedded cluster.
 struct EmbeddedNode {
   std::string name{};
-  /// Device SPEC, for example "cuda", "host:4x1GiB@V100"; empty means CUDA if there is any, else one host device;
-  /// a driver that fails or is not ready is an error.
+  /// Device SPEC, for example "cuda", "host:4x1GiB@V100"; empty means CUDA if there is any, else one host device; a
+  /// driver that fails or is not ready is an error.
   std::string devices{};
   /// CPUs that the node offers; below 0 means the hardware threads of this machine.
   double cpus = -1;
