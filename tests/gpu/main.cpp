@@ -46,18 +46,39 @@ struct Measurement {
   const char* name;
   void (*run)(Lab&);
 };
+// One in a line, so that a new one changes one.
+// clang-format off
 constexpr Measurement measurements[] = {
-    {"groups", check_groups},         {"events", check_events},       {"sm_ids", check_sm_ids},
-    {"confined", check_confinement},  {"ending", check_ending},       {"fractions", measure_fractions},
-    {"neighbour", measure_neighbour}, {"quota", check_quota},         {"copies", measure_copies},
-    {"products", measure_products},   {"contexts", measure_costs},    {"launches", measure_launches},
-    {"fetch", measure_fetch},         {"graphs", check_graphs},       {"source", check_source},
-    {"lending", check_lending},       {"shared", check_sharing},      {"peers", measure_peers},
-    {"rounding", check_rounding},     {"leavings", check_leavings},   {"overhead", measure_overhead},
-    {"limits", check_launch_limits},  {"unloading", check_unloading}, {"first_launches", check_first_launches},
-    {"waits", check_waits},           {"pinning", check_pinning},     {"faults", check_faults},
+    {"groups", check_groups},
+    {"events", check_events},
+    {"sm_ids", check_sm_ids},
+    {"confined", check_confinement},
+    {"ending", check_ending},
+    {"fractions", measure_fractions},
+    {"neighbour", measure_neighbour},
+    {"quota", check_quota},
+    {"copies", measure_copies},
+    {"products", measure_products},
+    {"contexts", measure_costs},
+    {"launches", measure_launches},
+    {"fetch", measure_fetch},
+    {"graphs", check_graphs},
+    {"source", check_source},
+    {"lending", check_lending},
+    {"shared", check_sharing},
+    {"peers", measure_peers},
+    {"rounding", check_rounding},
+    {"leavings", check_leavings},
+    {"overhead", measure_overhead},
+    {"limits", check_launch_limits},
+    {"unloading", check_unloading},
+    {"first_launches", check_first_launches},
+    {"waits", check_waits},
+    {"pinning", check_pinning},
+    {"faults", check_faults},
     {"nvml", check_management},
 };
+// clang-format on
 
 bool is_measurement(const std::string& name) {
   return std::any_of(std::begin(measurements), std::end(measurements),

@@ -286,11 +286,14 @@ compare() {
   if [[ $3 == "$4" ]]; then add "$1=0:$2: ${4:-none}"; else add "$1=1:$2: ${4:-none}, not ${3:-none}"; fi
 }
 
+# leave NAME OUTCOME: a row that cannot be told now; what is known of it stays.
+leave() { if wanted "$1"; then add "$1=$2"; fi; }
+
 # leave_visible OUTCOME: the rows of CUDA_VISIBLE_DEVICES that cannot be told.
 leave_visible() {
   local name
-  for name in visible_uuid visible_none visible_index; do add "$name=$1"; done
-  [[ ${#smoke[@]} -gt 0 ]] || add "visible_start=$1"
+  for name in visible_uuid visible_none visible_index; do leave "$name" "$1"; done
+  [[ ${#smoke[@]} -gt 0 ]] || leave visible_start "$1"
 }
 
 # What CUDA's own tool calls the GPUs, and what each form of CUDA_VISIBLE_DEVICES gives.
@@ -300,7 +303,7 @@ check_names() {
     ! wanted visible_start; then
     return
   elif ! within 30; then
-    add "uuids=late"
+    leave uuids late
     leave_visible late
     return
   fi

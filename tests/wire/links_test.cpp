@@ -1,4 +1,5 @@
-// Links: a request on a connection that has just come to be is answered, and a redial that is stopped is silent.
+// Links: a request on a connection that has just come to be is answered, one that breaks ends alone and lets its
+// process end, and a redial that is stopped is silent.
 #include "linked_process.hpp"
 #include "raw_peer.hpp"
 
@@ -119,8 +120,8 @@ RawPeer greeted(detail::LinkGate& gate, LinkedProcess& process, const caf::node_
 
 TEST_CASE("a second connection of one process that speaks nonsense ends both, and nothing else", "[wire]") {
   LinkedProcess process;
-  const System other{LinkOptions{}};
-  const auto name = const_cast<System&>(other).get().node();
+  System other{LinkOptions{}};
+  const auto name = other.get().node();
   const auto gate = must(detail::LinkGate::make(std::nullopt, [](std::string_view) {}));
   const auto broker = caf_version::protocol_broker<caf::io::basp_broker>(process.system());
   auto* const of_caf = static_cast<caf::io::broker*>(caf::actor_cast<caf::abstract_actor*>(broker));

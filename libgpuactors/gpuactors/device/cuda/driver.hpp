@@ -117,8 +117,9 @@ struct Driver {
 inline constexpr int least_driver_version = std::max(12020, CUDA_VERSION / 1000 * 1000);
 
 /// Loads the driver and calls cuInit.
-/// @returns `unsupported` with one line if there is no driver, it is a stub or too old; else what cuInit reported:
-///          `device_lost` without a device, `unavailable` if the system is not ready yet, and others.
+/// @returns `unsupported` with one line if there is no driver, only a library to link with, or one that is too old;
+/// else
+///          what cuInit reported: `device_lost` without a device, `unavailable` if the system is not ready, and others.
 Result<Driver> load_driver();
 
 } // namespace gpuactors::cuda
