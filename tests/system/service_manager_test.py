@@ -41,13 +41,15 @@ class Manager:
             same(self.next(), "WATCHDOG=1")
 
     def silent(self):
-        """Whether nothing comes for twice the time in which something should."""
+        """Nothing comes for twice the time in which something should, but one that was on its way."""
+        self.socket.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.next()  # has waited here
         self.socket.settimeout(2 * WATCHDOG_MICROSECONDS / 1e6)
         with contextlib.suppress(socket.timeout):
-            while True:
-                self.next()
-                # Something was on its way.
-                self.socket.settimeout(WATCHDOG_MICROSECONDS / 1e6)
+            said = [self.next(), self.next()]
+            raise AssertionError(f"it stands still, and says {said}")
         self.socket.settimeout(DEADLINE)
 
     def stop(self):

@@ -1,4 +1,4 @@
-// Links: a request on a connection that has just come to be is answered, one that breaks ends alone and lets its
+// Links: a request on a connection that has just come to be is answered, one that breaks ends and lets its
 // process end, and a redial that is stopped is silent.
 #include "linked_process.hpp"
 #include "raw_peer.hpp"
