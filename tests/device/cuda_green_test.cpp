@@ -72,7 +72,7 @@ TEST_CASE("all work of a fraction runs on its own groups, and none in the primar
   CHECK(take_work(false) == 0);
 }
 
-TEST_CASE("who has the same groups shares a green context, until the last one goes") {
+TEST_CASE("who has the same groups shares a green context, which stays for the next") {
   const auto greens = [] { return from_fake<int()>("fake_cuda_greens")(); };
   const auto device = make_cuda_device();
   {
@@ -89,7 +89,49 @@ TEST_CASE("who has the same groups shares a green context, until the last one go
     do_work(*side);
     CHECK(greens() == 4);
   }
+  // The driver waits for all that runs to make one, and keeps memory of each that ends.
+  CHECK(greens() == 4);
+  do_work(open(device, Share{Share::one / 64})->stream());
+  CHECK(greens() == 4);
+  do_work(open(device, Share{2500})->stream());
+  CHECK(greens() == 5);
+}
+
+TEST_CASE("green contexts of groups that nobody has any more do not pile up, and end with their device") {
+  const auto greens = [] { return from_fake<int()>("fake_cuda_greens")(); };
+  const auto before = live();
+  {
+    const auto device = make_cuda_device();
+    // One group after the other is taken, and then all runs of groups that begin behind them.
+    std::vector<std::unique_ptr<Context>> taken;
+    for (int first = 0; first < 15; ++first) {
+      for (int length = 1; length <= 16 - first; ++length)
+        do_work(open(device, Share{Share::one * length / 16})->stream());
+      taken.push_back(open(device, Share{Share::one / 16}));
+    }
+    CHECK(greens() > 16);
+    CHECK(greens() <= 64);
+    do_work(taken.back()->stream());
+  }
   CHECK(greens() == 0);
+  CHECK(live() == before);
+}
+
+TEST_CASE("SMs that fit in no group go with the last one, where the driver takes them so") {
+  const auto fail_with = from_fake<void(const char*, int)>("fake_cuda_fail");
+  for (const bool taken : {true, false}) {
+    const auto device = make_cuda_device();
+    // CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION
+    fail_with("the rest of a split", taken ? 0 : 915);
+    const auto half = open(device, Share{Share::one / 2});
+    const auto other = open(device, Share{Share::one / 2});
+    fail_with("the rest of a split", 0);
+    CHECK(half->granted().units == 64);
+    CHECK(other->granted().units == (taken ? 68 : 64));
+    CHECK(other->granted().groups.size() == 8);
+    do_work(other->stream());
+    CHECK(last_groups() == 0xFF00);
+  }
 }
 
 TEST_CASE("a fraction works also where events must be of the green context whose streams record them") {

@@ -161,24 +161,18 @@ void measure_launches(Lab& lab) {
   const auto launch_bare = [&] {
     must(lab.driver.launch_kernel(kernel, 1, 1, 1, 256, 1, 1, 0, bare_stream, arguments, nullptr));
   };
-  // The fastest way to wait, which keeps a processor busy: the context's threads sleep in cuStreamSynchronize.
-  const auto wait_bare = [&] {
-    while (lab.driver.stream_query(bare_stream) == CUDA_ERROR_NOT_READY) {
-      // nop
-    }
-    must(lab.driver.stream_synchronize(bare_stream));
-  };
+  const auto wait = [&] { wait_bare(lab.driver, bare_stream); };
   for (int i = 0; i < warm_up; ++i)
     launch_bare();
-  wait_bare();
+  wait();
   const auto one_bare = median_us(count, [&] {
     launch_bare();
-    wait_bare();
+    wait();
   });
   const auto row_bare = milliseconds([&] {
     for (int i = 0; i < many; ++i)
       launch_bare();
-    wait_bare();
+    wait();
   });
   (void)lab.driver.stream_destroy(bare_stream);
   const auto rate = many / row_ours * 1000;
@@ -216,10 +210,7 @@ void measure_fetch(Lab& lab) {
     must(lab.driver.launch_kernel(kernel, 1, 1, 1, 256, 1, 1, 0, raw, arguments, nullptr));
     must(lab.driver.memcpy_async(reinterpret_cast<CUdeviceptr>(host), reinterpret_cast<CUdeviceptr>(word.raw()),
                                  word.bytes(), raw));
-    while (lab.driver.stream_query(raw) == CUDA_ERROR_NOT_READY) {
-      // nop
-    }
-    must(lab.driver.stream_synchronize(raw));
+    wait_bare(lab.driver, raw);
   };
   fetch(block);
   const auto pinned = median_us(count, [&] { fetch(block); });

@@ -146,6 +146,14 @@ struct BareKernel {
   CUfunction function = nullptr;
 };
 
+/// Waits in the fastest way, which keeps a processor busy: in cuStreamSynchronize the thread sleeps.
+inline void wait_bare(const cuda::Driver& driver, CUstream stream) {
+  while (driver.stream_query(stream) == CUDA_ERROR_NOT_READY) {
+    // nop
+  }
+  must(driver.stream_synchronize(stream));
+}
+
 // Each takes its measurements and adds its rows.
 void check_groups(Lab& lab);
 void check_events(Lab& lab);

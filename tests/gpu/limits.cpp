@@ -85,10 +85,10 @@ private:
 Result<RuntimeKernel> compile(Context& context, const std::string& name, const std::string& more = {}) {
   return context.compile({"extern \"C\" __global__ void " + name
                               + "(unsigned* out, unsigned words) {\n"
-                                "  extern __shared__ unsigned all[];\n"
-                                "  if (words > 0) all[words - 1] = 7;\n"
+                                "  extern __shared__ unsigned shared[];\n"
+                                "  if (words > 0) shared[words - 1] = 7;\n"
                                 "  __syncthreads();\n"
-                                "  if (threadIdx.x == 0) out[blockIdx.x] = words > 0 ? all[words - 1] : 7;\n"
+                                "  if (threadIdx.x == 0) out[blockIdx.x] = words > 0 ? shared[words - 1] : 7;\n"
                                 "}\n"
                               + more,
                           name,

@@ -114,7 +114,7 @@ void measure_copies(Lab& lab) {
   must(stream.synchronize());
   const auto bare_copy = [&](CUdeviceptr to, CUdeviceptr from) {
     must(lab.driver.memcpy_async(to, from, bytes, bare_stream));
-    must(lab.driver.stream_synchronize(bare_stream));
+    wait_bare(lab.driver, bare_stream);
   };
   const auto upload = [&](const void* from) {
     must(stream.upload(buffer.data(), from, bytes));

@@ -20,7 +20,7 @@ no toolkit. Changes none of the GPU's settings.
   --previous FILE a table of an earlier run, which that of --json begins with
   --open          only what such a table does not have yet, or has as "not run"
   --stage NAME    only a part, which goes on with the table of --json: rows (the measurements), suites (conformance,
-                  actors, processes), rest (names, tour, benchmark, sanitizer); may be repeated
+                  actors, processes), rest (names, tour, MPS, benchmark, sanitizer); may be repeated
   --budget SECONDS       ends by then; what does not fit any more is in the table as "not run"
   --row-limit SECONDS    after which a measurement is ended (default: 60)
   --suite-limit SECONDS  after which any other program is (default: 120)
@@ -407,10 +407,32 @@ run_bench() {
   done
 }
 
+# Isolated workers under MPS, with a daemon of its own that ends with the row. It changes no setting of the GPU.
+check_mps() {
+  local folder
+  if ! wanted mps; then
+    return
+  elif ! command -v nvidia-cuda-mps-control > /dev/null; then
+    add "mps=skip:there is no nvidia-cuda-mps-control"
+    return
+  fi
+  folder=$(mktemp -d)
+  local mps=(env "CUDA_MPS_PIPE_DIRECTORY=$folder" "CUDA_MPS_LOG_DIRECTORY=$folder")
+  if timeout -k "$grace" 20 "${mps[@]}" nvidia-cuda-mps-control -d > "$logs/mps_daemon.log" 2>&1; then
+    run mps "${mps[@]:1}" "$bin/test_processes_cuda" "[mps]" --durations yes
+    echo quit | timeout -k "$grace" 20 "${mps[@]}" nvidia-cuda-mps-control >> "$logs/mps_daemon.log" 2>&1
+    cat "$folder"/*.log >> "$logs/mps_daemon.log" 2> /dev/null
+  else
+    add "mps=skip:its daemon does not start: $(last_line "$logs/mps_daemon.log")"
+  fi
+  rm -rf "$folder"
+}
+
 stage_rest() {
   run devices "$bin/gpuactors" devices --devices cuda --json
   [[ ! -x $bin/gpuactors ]] || check_names
   ! full || run tour "$bin/gpuactors-tour" --devices cuda
+  ! full || check_mps
   [[ ! -x $bin/gpuactors-bench ]] || run_bench
   # There the driver loads all of cuBLAS, maybe for each green context, which may take too long; but only so no kernel
   # is loaded when it is first launched, perhaps behind one that waits for it.

@@ -225,7 +225,7 @@ Row product_row(const std::string& name, int repeat, std::int64_t n, int product
   auto row = measure(
       name, "TFLOP/s", repeat, [&] { return rate(bed.call("multiply", work) / products); },
       [&] { return rate(bed.bare("bare_multiply", work)); });
-  row.bound = 0.95;
+  row.bound = 0.99;
   row.at_most = false;
   return row;
 }

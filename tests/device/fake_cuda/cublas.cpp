@@ -65,8 +65,8 @@ cublasStatus_t submit(cublasHandle_t handle, Product<In, Out, Factor> product) {
   if (fake->workspace == nullptr)
     fake::misuse("a product without a workspace of the user's");
   const auto sms = fake::sms_of(fake->stream);
-  if (fake->sm_target != (sms < fake::sm_count ? static_cast<int>(sms) : 0))
-    fake::misuse("a product for other SMs than those that it runs on");
+  if (fake->sm_target != 0 && (sms == fake::sm_count || fake->sm_target > static_cast<int>(sms)))
+    fake::misuse("a product for more SMs than those that it runs on");
   fake::note_work(fake->stream);
   fake->used = false;
   if (machine().sticky != 0)

@@ -24,6 +24,7 @@
 #include <iostream>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -35,6 +36,38 @@ namespace gpuactors::fake {
 std::atomic<int> live{0};
 
 namespace {
+
+/// What streams that are looked at again and again have told of the work that they had at the first look.
+class Looks {
+public:
+  using Told = std::shared_ptr<std::atomic<bool>>;
+
+  /// Whether that work is done; empty: nobody has looked since the stream got more.
+  std::optional<bool> of(CUstream stream) {
+    const std::lock_guard guard{mutex_};
+    const auto found = told_.find(stream);
+    return found != told_.end() ? std::optional{found->second->load()} : std::nullopt;
+  }
+
+  Told add(CUstream stream) {
+    const std::lock_guard guard{mutex_};
+    return told_[stream] = std::make_shared<std::atomic<bool>>(false);
+  }
+
+  void forget(CUstream stream) {
+    const std::lock_guard guard{mutex_};
+    told_.erase(stream);
+  }
+
+private:
+  std::mutex mutex_;
+  std::map<CUstream, Told> told_;
+};
+
+Looks& looks() {
+  static auto* one = new Looks;
+  return *one;
+}
 
 constexpr std::size_t memory_bytes = std::size_t{2} << 30;
 int context_mark;
@@ -250,6 +283,7 @@ CUresult stream_create(CUstream* stream, unsigned flags) {
 
 CUresult stream_destroy(CUstream stream) {
   need_no_capture(stream, "cuStreamDestroy");
+  looks().forget(stream);
   forget_stream(stream);
   pass_frees(stream);
   forget_code_of_stream(stream);
@@ -269,15 +303,23 @@ CUresult stream_query(CUstream stream) {
   need_no_capture(stream, "cuStreamQuery");
   if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
     return sticky;
+  if (const auto asked = looks().of(stream))
+    return *asked ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   const auto event = *machine().backend->make_event();
   (void)machine().backend->record(event, handle(stream));
   const bool done = *machine().backend->query(event);
   machine().backend->destroy_event(event);
-  return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  if (done)
+    return CUDA_SUCCESS;
+  // A host device leaves its work for a moment to who waits for it, unless it is to tell when that is done.
+  const auto told = looks().add(stream);
+  (void)machine().backend->notify(handle(stream), [told](const Result<void>&) { *told = true; });
+  return CUDA_ERROR_NOT_READY;
 }
 
 CUresult stream_wait_event(CUstream stream, CUevent event, unsigned) {
   need_no_capture(stream, "cuStreamWaitEvent");
+  note_more(stream);
   if (const auto result = planned("cuStreamWaitEvent"); result != CUDA_SUCCESS)
     return result;
   return code_of(machine().backend->wait(handle(stream), {event}));
@@ -332,6 +374,7 @@ CUresult event_synchronize(CUevent event) {
 
 CUresult launch_host_func(CUstream stream, CUhostFn function, void* data) {
   need_no_capture(stream, "cuLaunchHostFunc");
+  note_more(stream);
   if (const auto result = planned("cuLaunchHostFunc"); result != CUDA_SUCCESS)
     return result;
   if (hold_host_function(function, data))
@@ -401,6 +444,10 @@ CUresult launch_kernel(CUfunction function, unsigned grid, unsigned grid_y, unsi
 }
 
 } // namespace
+
+void note_more(CUstream stream) {
+  looks().forget(stream);
+}
 
 StreamHandle handle(CUstream stream) {
   if (stream == nullptr)

@@ -46,6 +46,9 @@ using KernelFinder = const FakeKernel* (*)(const char* entry);
 
 namespace gpuactors::fake {
 
+/// To be told of each stream that gets work, or waits for some.
+void note_more(CUstream stream);
+
 /// The one device: a host backend whose streams are the streams of the fake driver.
 struct Machine {
   std::shared_ptr<Device> device;

@@ -21,6 +21,14 @@ struct Mark {
 };
 static_assert(sizeof(Mark) <= sizeof(CUdevResource::_internal_padding));
 
+/// Stands for the SMs that fit in no group, among the bits of groups.
+constexpr unsigned rest = 1U << 31;
+constexpr unsigned rest_sms = sm_count % group_sms;
+
+unsigned count_sms(unsigned groups) {
+  return group_sms * static_cast<unsigned>(std::popcount(groups & ~rest)) + ((groups & rest) != 0 ? rest_sms : 0);
+}
+
 struct Green {
   unsigned groups = 0;
   int streams = 0;
@@ -85,8 +93,8 @@ CUresult device_get_dev_resource(CUdevice, CUdevResource* resource, CUdevResourc
   return CUDA_SUCCESS;
 }
 
-CUresult dev_sm_resource_split(CUdevResource* result, unsigned* count, const CUdevResource* input, CUdevResource*,
-                               unsigned flags, unsigned least) {
+CUresult dev_sm_resource_split(CUdevResource* result, unsigned* count, const CUdevResource* input,
+                               CUdevResource* remaining, unsigned flags, unsigned least) {
   if (const auto planned_result = planned("cuDevSmResourceSplitByCount"); planned_result != CUDA_SUCCESS)
     return planned_result;
   if (mark_of(*input).split != 0 || flags != 0 || least > sm_count)
@@ -102,6 +110,8 @@ CUresult dev_sm_resource_split(CUdevResource* result, unsigned* count, const CUd
   *count = std::min(*count, most);
   for (unsigned i = 0; i < *count; ++i)
     result[i] = make_resource({state().splits, ((1U << units) - 1) << (i * units)}, units * group_sms);
+  if (remaining != nullptr)
+    *remaining = make_resource({state().splits, rest}, rest_sms);
   return CUDA_SUCCESS;
 }
 
@@ -117,6 +127,9 @@ CUresult dev_resource_generate_desc(CUdevResourceDesc* description, CUdevResourc
       return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     groups |= mark.groups;
   }
+  if ((groups & rest) != 0)
+    if (const auto result = planned("the rest of a split"); result != CUDA_SUCCESS)
+      return result;
   const std::lock_guard guard{state().mutex};
   // Groups are what a description is: handles need not be freed.
   *description = reinterpret_cast<CUdevResourceDesc>(static_cast<std::uintptr_t>(groups));
@@ -160,7 +173,7 @@ CUresult green_ctx_get_dev_resource(CUgreenCtx context, CUdevResource* resource,
     return result;
   const std::lock_guard guard{state().mutex};
   const auto groups = find(context)->groups;
-  *resource = make_resource({-1, groups}, group_sms * static_cast<unsigned>(std::popcount(groups)));
+  *resource = make_resource({-1, groups}, count_sms(groups));
   return CUDA_SUCCESS;
 }
 
@@ -195,10 +208,11 @@ void forget_stream(CUstream stream) {
 }
 
 void note_work(CUstream stream) {
+  note_more(stream);
   remember_stream(stream);
   const std::lock_guard guard{state().mutex};
   const auto found = state().streams.find(stream);
-  state().last_groups = found != state().streams.end() ? found->second->groups : 0;
+  state().last_groups = found != state().streams.end() ? found->second->groups & ~rest : 0;
   ++(found != state().streams.end() ? state().green_work : state().primary_work);
 }
 
@@ -211,8 +225,7 @@ const void* green_of(CUstream stream) {
 unsigned sms_of(CUstream stream) {
   const std::lock_guard guard{state().mutex};
   const auto found = state().streams.find(stream);
-  return found != state().streams.end() ? group_sms * static_cast<unsigned>(std::popcount(found->second->groups))
-                                        : sm_count;
+  return found != state().streams.end() ? count_sms(found->second->groups) : sm_count;
 }
 
 } // namespace gpuactors::fake

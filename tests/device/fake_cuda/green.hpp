@@ -37,7 +37,8 @@ CUresult planned(const char* api);
 } // namespace gpuactors::fake
 
 extern "C" {
-/// Makes the function of that name fail with this CUresult, without doing anything; 0: no more.
+/// Makes the function of that name fail with this CUresult, without doing anything; 0: no more. "the rest of a split":
+/// makes a description fail that has what is left of the SMs when all groups are made.
 void fake_cuda_fail(const char* api, int result);
 /// How often devices were split.
 int fake_cuda_splits();

@@ -2,11 +2,11 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/device/cuda/backend.hpp>
 #include <gpuactors/device/cuda/device.hpp>
+#include <gpuactors/device/detail/patience.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 namespace gpuactors::cuda {
@@ -21,10 +21,7 @@ constexpr std::size_t most_workspace = std::size_t{32} << 20;
 constexpr std::size_t workspace_part = 8;
 /// With less, some products fail for want of memory.
 constexpr std::size_t least_workspace = std::size_t{16} << 10;
-/// How long a thread that waits for a stream asks again and again before it sleeps: short work is answered at once, and
-/// long work costs no processor.
-constexpr std::chrono::microseconds longest_spin{50};
-/// Most bytes that are fetched by way of pinned memory: the smallest of its blocks.
+/// Most bytes that are fetched by way of pinned memory: of more, the second copy takes longer than what it saves.
 constexpr std::size_t most_staged = std::size_t{64} << 10;
 
 CUstream native(StreamHandle stream) {
@@ -130,10 +127,7 @@ Result<void> CudaBackend::synchronize(StreamHandle stream) {
     if (auto known = launched_.extract(native(stream)); !known.empty())
       ran = std::move(known.mapped());
   }
-  const auto sleeps_at = Clock::now() + longest_spin;
-  while (driver().stream_query(native(stream)) == CUDA_ERROR_NOT_READY && Clock::now() < sleeps_at) {
-    // nop
-  }
+  look_for_end(native(stream));
   auto done = check(driver().stream_synchronize(native(stream)), "cuStreamSynchronize", Errc::launch_failed);
   if (!done && !ran.empty()) {
     // They may run on.
@@ -141,6 +135,17 @@ Result<void> CudaBackend::synchronize(StreamHandle stream) {
     launched_[native(stream)].merge(ran);
   }
   return done;
+}
+
+void CudaBackend::look_for_end(CUstream stream) {
+  const auto start = Clock::now();
+  while (driver().stream_query(stream) == CUDA_ERROR_NOT_READY) {
+    const auto pause = detail::pause_after(Clock::now() - start);
+    if (!pause)
+      return;
+    if (*pause > Duration::zero())
+      detail::sleep_precisely(*pause);
+  }
 }
 
 Result<EventHandle> CudaBackend::make_event() {
@@ -346,10 +351,13 @@ Result<void> CudaBackend::copy(void* target, const void* source, std::size_t byt
 
 Result<void> CudaBackend::fetch(void* host, const void* source, std::size_t bytes, StreamHandle stream) {
   // In a copy to ordinary memory the driver itself waits for the stream, and the thread sleeps there, however short the
-  // wait is.
+  // wait is. So that is over before.
   auto staged = bytes <= most_staged ? host_memory(bytes) : Result<std::shared_ptr<void>>{nullptr};
-  if (!staged || *staged == nullptr)
+  if (!staged || *staged == nullptr) {
+    const Current current{*shared_.primary};
+    look_for_end(native(stream));
     return Backend::fetch(host, source, bytes, stream);
+  }
   GPUACTORS_TRY(copy(staged->get(), source, bytes, CopyKind::device_to_host, stream));
   GPUACTORS_TRY(synchronize(stream));
   std::memcpy(host, staged->get(), bytes);

@@ -107,6 +107,8 @@ private:
   CUstream gather(std::span<const EventHandle> readers) noexcept;
   /// Memory of the pool, if need be after a wait for what is freed behind work.
   Result<void*> allocate_from_pool(std::size_t bytes, CUstream stream);
+  /// Looks whether the stream's work is done until it is, or takes long.
+  void look_for_end(CUstream stream);
   /// Waits until what was freed is free.
   Result<void> wait_for_frees();
   /// What is on its way out, until the closer drops it.

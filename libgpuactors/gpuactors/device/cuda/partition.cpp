@@ -18,7 +18,7 @@ Result<void> Partition::open(Images& images) {
 
 void Partition::close() noexcept {
   if (part_)
-    split_->give_back(primary_->driver(), *part_);
+    split_->give_back(*part_);
   part_.reset();
 }
 

@@ -1,5 +1,6 @@
 // Watching events.
 #include <gpuactors/device/cuda/poller.hpp>
+#include <gpuactors/device/detail/patience.hpp>
 #include <gpuactors/device/detail/serving_device.hpp>
 
 #include <fmt/format.h>
@@ -14,6 +15,9 @@ namespace {
 
 /// How long a lost host callback may delay a notification.
 constexpr std::chrono::milliseconds look_again{5};
+/// Between two looks, for each stream that is looked at: a look takes about a microsecond, and must not be all that the
+/// thread does.
+constexpr std::chrono::microseconds least_pause{20};
 
 } // namespace
 
@@ -72,7 +76,7 @@ Result<void> Poller::watch(const void* owner, Events& events, CUstream stream,
       events.give_back(event);
       return fail(Errc::unavailable, fmt::format("notifications of a GPU have no thread: {}", error.what()));
     }
-    pending_.push_back({owner, &events, stream, event, std::move(callback)});
+    pending_.push_back({owner, &events, stream, event, std::move(callback), Clock::now()});
   }
   // A thread that waits for nothing must start to look by itself.
   bell_->ring(1);
@@ -95,7 +99,9 @@ void Poller::drain(const void* owner) {
 void Poller::run() {
   const detail::ServingDevice serving;
   const Current current{*primary_};
+  detail::wait_precisely();
   bool idle = false;
+  Duration pause = look_again;
   for (;;) {
     {
       std::unique_lock lock{bell_->mutex};
@@ -103,14 +109,14 @@ void Poller::run() {
       if (idle)
         bell_->rung.wait(lock, called);
       else
-        bell_->rung.wait_for(lock, look_again, called);
+        bell_->rung.wait_for(lock, pause, called);
       bell_->woken = false;
       if (bell_->stopping && idle)
         return;
     }
     std::vector<Result<void>> results;
     std::unique_lock lock{mutex_};
-    collect(calling_, results);
+    const auto busy = collect(calling_, results);
     lock.unlock();
     std::size_t i = 0;
     for (auto& done : calling_) {
@@ -123,11 +129,19 @@ void Poller::run() {
       done.events->give_back(done.event);
     calling_.clear();
     idle = pending_.empty();
+    pause = next_look(busy);
     drained_.notify_all();
   }
 }
 
-void Poller::collect(std::list<Pending>& done, std::vector<Result<void>>& results) {
+Duration Poller::next_look(std::size_t streams) const {
+  // As its latest work needs it: what waits for longer is looked at more often than it needs.
+  const auto pause = pending_.empty() ? std::nullopt : detail::pause_after(Clock::now() - pending_.back().since);
+  return pause ? std::clamp<Duration>(*pause, least_pause * std::max<std::size_t>(1, streams), look_again)
+               : Duration{look_again};
+}
+
+std::size_t Poller::collect(std::list<Pending>& done, std::vector<Result<void>>& results) {
   // A stream whose earlier notification is not ready has none that may go before it.
   std::vector<CUstream> busy;
   for (auto at = pending_.begin(); at != pending_.end();) {
@@ -150,6 +164,7 @@ void Poller::collect(std::list<Pending>& done, std::vector<Result<void>>& result
     }
     at = next;
   }
+  return busy.size();
 }
 
 } // namespace gpuactors::cuda

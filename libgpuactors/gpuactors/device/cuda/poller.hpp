@@ -1,6 +1,7 @@
 // Completion without waiting threads: one thread a device that tells whose work is done, also after a context error.
 #pragma once
 
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/device/cuda/events.hpp>
 
 #include <condition_variable>
@@ -15,9 +16,9 @@ namespace gpuactors::cuda {
 
 /// Watches an event for each notification and calls back once it is done or failed.
 ///
-/// The driver's host callback only wakes the thread, for it may be the one thing that never comes: after a context
-/// error callbacks are not called. So while anything is pending the thread also looks by itself every few
-/// milliseconds. Notifications of one stream come in order. Any thread.
+/// The driver's host callback only wakes the thread, for it may come late (`detail::pause_after`), and may be the one
+/// thing that never comes: after a context error callbacks are not called. So while anything is pending the thread also
+/// looks by itself, often at first, then every few milliseconds. Notifications of one stream come in order. Any thread.
 ///
 /// After such an error it may also come late, when the device has gone: it touches nothing but the bell.
 class Poller {
@@ -44,6 +45,7 @@ private:
     CUstream stream;
     CUevent event;
     std::function<void(Result<void>)> callback;
+    TimePoint since;
   };
 
   /// Wakes the thread. Its mutex guards the rest of it alone: the driver's callback takes it and must not wait for one
@@ -65,7 +67,10 @@ private:
   static void keep(std::unique_ptr<Bell> bell);
   void run();
   /// Takes out what is done. The mutex is held.
-  void collect(std::list<Pending>& done, std::vector<Result<void>>& results);
+  /// @returns of how many streams anything is pending.
+  std::size_t collect(std::list<Pending>& done, std::vector<Result<void>>& results);
+  /// How long until the next look at what is pending, of so many streams. The mutex is held.
+  [[nodiscard]] Duration next_look(std::size_t streams) const;
 
   std::shared_ptr<Primary> primary_;
   std::unique_ptr<Bell> bell_ = std::make_unique<Bell>();

@@ -1,5 +1,6 @@
 // Starting matrix products.
 #include <gpuactors/device/cuda/products.hpp>
+#include <gpuactors/device/cuda/sm_target.hpp>
 
 #include <fmt/format.h>
 
@@ -74,8 +75,8 @@ Result<void> Products::start(const Gemm& g, const Place& place, cublasHandle_t h
   // Setting a stream puts the library's own workspace back in place, which no quota counts.
   GPUACTORS_TRY(check(cublas_, cublas_.set_workspace(handle, place.workspace, place.workspace_bytes),
                       "cublasSetWorkspace", device));
-  // It chooses its kernels for the whole device unless it is told.
-  GPUACTORS_TRY(check(cublas_, cublas_.set_sm_count_target(handle, place.sms), "cublasSetSmCountTarget", device));
+  GPUACTORS_TRY(
+      check(cublas_, cublas_.set_sm_count_target(handle, sm_target(g, place.sms)), "cublasSetSmCountTarget", device));
   if (g.dtype == DType::f32) {
     const auto alpha = static_cast<float>(g.alpha);
     const auto beta = static_cast<float>(g.beta);

@@ -10,27 +10,8 @@ namespace gpuactors::cuda {
 
 namespace {
 
-/// The groups of the device, as small as it makes them.
-Result<std::vector<CUdevResource>> split(Primary& primary) {
-  const auto& driver = primary.driver();
-  CUdevResource all{};
-  GPUACTORS_TRY(primary.check(driver.device_get_dev_resource(primary.device(), &all, CU_DEV_RESOURCE_TYPE_SM),
-                              "cuDeviceGetDevResource", Errc::unsupported));
-  // Drivers of CUDA 12 do not say it; 1 is rounded up to what they can do.
-  const auto least = std::max(1U, all.sm.minSmPartitionSize);
-  unsigned count = 0;
-  const auto detail = fmt::format("{} SMs in groups of at least {}", all.sm.smCount, least);
-  GPUACTORS_TRY(primary.check(driver.dev_sm_resource_split(nullptr, &count, &all, nullptr, 0, least),
-                              "cuDevSmResourceSplitByCount", Errc::unsupported, detail));
-  std::vector<CUdevResource> groups(count);
-  if (count > 0)
-    GPUACTORS_TRY(primary.check(driver.dev_sm_resource_split(groups.data(), &count, &all, nullptr, 0, least),
-                                "cuDevSmResourceSplitByCount", Errc::unsupported, detail));
-  groups.resize(std::min<std::size_t>(groups.size(), count));
-  if (groups.size() < 2)
-    return fail(Errc::unsupported, fmt::format("{} make {} group", detail, groups.size()));
-  return groups;
-}
+/// How many green contexts are kept: as many as a device has, by what is written of it.
+constexpr std::size_t most_greens = 64;
 
 /// Makes a context current as long as it lives.
 class Entered {
@@ -112,6 +93,27 @@ void load_kernels(const Driver& driver, CUgreenCtx green, Images& images) {
 
 } // namespace
 
+Result<Split::Groups> Split::split(Primary& primary) {
+  const auto& driver = primary.driver();
+  CUdevResource all{};
+  GPUACTORS_TRY(primary.check(driver.device_get_dev_resource(primary.device(), &all, CU_DEV_RESOURCE_TYPE_SM),
+                              "cuDeviceGetDevResource", Errc::unsupported));
+  // Drivers of CUDA 12 do not say it; 1 is rounded up to what they can do.
+  const auto least = std::max(1U, all.sm.minSmPartitionSize);
+  unsigned count = 0;
+  const auto detail = fmt::format("{} SMs in groups of at least {}", all.sm.smCount, least);
+  GPUACTORS_TRY(primary.check(driver.dev_sm_resource_split(nullptr, &count, &all, nullptr, 0, least),
+                              "cuDevSmResourceSplitByCount", Errc::unsupported, detail));
+  Groups groups{std::vector<CUdevResource>(count)};
+  if (count > 0)
+    GPUACTORS_TRY(primary.check(driver.dev_sm_resource_split(groups.equal.data(), &count, &all, &groups.rest, 0, least),
+                                "cuDevSmResourceSplitByCount", Errc::unsupported, detail));
+  groups.equal.resize(std::min<std::size_t>(groups.equal.size(), count));
+  if (groups.equal.size() < 2)
+    return fail(Errc::unsupported, fmt::format("{} make {} group", detail, groups.equal.size()));
+  return groups;
+}
+
 Result<std::shared_ptr<Split>> Split::make(const std::shared_ptr<Primary>& primary) {
   const auto without = [](std::string reason, ComputeEnforcement how = ComputeEnforcement::unenforced,
                           int percent = 100) {
@@ -130,7 +132,16 @@ Result<std::shared_ptr<Split>> Split::make(const std::shared_ptr<Primary>& prima
     return fail(groups.error());
   if (!groups)
     return without(groups.error().message());
-  return std::shared_ptr<Split>{new Split(std::move(*groups))};
+  return std::shared_ptr<Split>{new Split(primary, std::move(*groups))};
+}
+
+Split::~Split() {
+  if (greens_.empty())
+    return;
+  const Current current{*primary_};
+  // It fails only when the context is lost, and then all of it goes with the process.
+  for (const auto& [groups, green] : greens_)
+    (void)primary_->driver().green_ctx_destroy(green.context);
 }
 
 std::string Split::reason() const {
@@ -150,7 +161,7 @@ Result<Split::Part> Split::take(Primary& primary, Share share, Images& images) {
   auto joined = join(primary, part, images);
   if (joined)
     return part;
-  give_back(primary.driver(), part);
+  give_back(part);
   if (joined.error().code() == Errc::unsupported) {
     const std::lock_guard guard{mutex_};
     reason_ = joined.error().message();
@@ -174,31 +185,66 @@ Result<void> Split::join(Primary& primary, Part& part, Images& images) {
   }
   GPUACTORS_LET(made, make_green(primary, part.groups));
   load_kernels(primary.driver(), made.context, images);
+  CUgreenCtx spare = nullptr;
   {
     const std::lock_guard guard{greens_mutex_};
     join_as(greens_.try_emplace(part.groups, made).first->second);
+    spare = take_spare();
   }
   // Somebody else may have made the same meanwhile.
   if (part.context != made.context)
     (void)primary.driver().green_ctx_destroy(made.context);
+  if (spare != nullptr)
+    (void)primary.driver().green_ctx_destroy(spare);
   return {};
 }
 
-Result<Split::Green> Split::make_green(Primary& primary, const std::vector<int>& groups) const {
+CUgreenCtx Split::take_spare() {
+  if (greens_.size() <= most_greens)
+    return nullptr;
+  const auto spare =
+      std::find_if(greens_.begin(), greens_.end(), [](const auto& one) { return one.second.holders == 0; });
+  if (spare == greens_.end())
+    return nullptr;
+  auto* const context = spare->second.context;
+  greens_.erase(spare);
+  return context;
+}
+
+Result<CUgreenCtx> Split::make_green(Primary& primary, std::vector<CUdevResource> resources) const {
   const auto& driver = primary.driver();
-  std::vector<CUdevResource> resources;
-  resources.reserve(groups.size());
-  for (const auto group : groups)
-    resources.push_back(groups_[static_cast<std::size_t>(group)]);
   const auto detail = fmt::format("{} of {} groups of SMs", resources.size(), groups_.size());
   CUdevResourceDesc description = nullptr;
   GPUACTORS_TRY(primary.check(
       driver.dev_resource_generate_desc(&description, resources.data(), static_cast<unsigned>(resources.size())),
       "cuDevResourceGenerateDesc", Errc::internal, detail));
-  Green green;
+  CUgreenCtx context = nullptr;
   GPUACTORS_TRY(
-      primary.check(driver.green_ctx_create(&green.context, description, primary.device(), CU_GREEN_CTX_DEFAULT_STREAM),
+      primary.check(driver.green_ctx_create(&context, description, primary.device(), CU_GREEN_CTX_DEFAULT_STREAM),
                     "cuGreenCtxCreate", Errc::internal, detail));
+  return context;
+}
+
+Result<Split::Green> Split::make_green(Primary& primary, const std::vector<int>& groups) const {
+  const auto& driver = primary.driver();
+  std::vector<CUdevResource> resources;
+  resources.reserve(groups.size() + 1);
+  for (const auto group : groups)
+    resources.push_back(groups_[static_cast<std::size_t>(group)]);
+  Green green;
+  if (groups.back() + 1 == group_count() && rest_.sm.smCount > 0) {
+    // Nothing promises that a driver takes what is left together with groups.
+    auto all = resources;
+    all.push_back(rest_);
+    if (const auto made = make_green(primary, std::move(all)))
+      green.context = *made;
+    else if (primary.lost())
+      return fail(made.error());
+  }
+  if (green.context == nullptr) {
+    GPUACTORS_LET(made, make_green(primary, std::move(resources)));
+    green.context = made;
+  }
   CUdevResource held{};
   auto counted = primary.check(driver.green_ctx_get_dev_resource(green.context, &held, CU_DEV_RESOURCE_TYPE_SM),
                                "cuGreenCtxGetDevResource");
@@ -216,19 +262,11 @@ Result<Split::Green> Split::make_green(Primary& primary, const std::vector<int>&
   return green;
 }
 
-void Split::give_back(const Driver& driver, const Part& part) noexcept {
-  CUgreenCtx last = nullptr;
+void Split::give_back(const Part& part) noexcept {
   if (part.context != nullptr) {
     const std::lock_guard guard{greens_mutex_};
-    const auto known = greens_.find(part.groups);
-    if (--known->second.holders == 0) {
-      last = known->second.context;
-      greens_.erase(known);
-    }
+    --greens_.find(part.groups)->second.holders;
   }
-  // It fails only when the context is lost, and then all of it goes with the process.
-  if (last != nullptr)
-    (void)driver.green_ctx_destroy(last);
   const std::lock_guard guard{mutex_};
   allocator_.give_back(part.holder);
 }

@@ -13,8 +13,12 @@
 
 namespace gpuactors::cuda {
 
-/// The groups of one device. There is one object for a device in a process, for groups of two splits overlap. Any
-/// thread.
+/// The groups of one device. There is one object for a device in a process, for groups of two splits overlap. What is
+/// left of the SMs when all groups are made goes with the last group, which is larger by so much: alone it could run no
+/// kernel whose blocks come in clusters of four. Any thread.
+///
+/// Green contexts stay when nobody holds them, for the next who gets the same groups: the driver waits for all that
+/// runs on the device to make one, and keeps 4 MiB of the device for each that has ended (driver 580).
 class Split {
 public:
   using Holder = detail::ComputeGroups::Holder;
@@ -23,6 +27,10 @@ public:
   /// `reason` says why.
   /// @returns `context_lost` when the device is lost.
   static Result<std::shared_ptr<Split>> make(const std::shared_ptr<Primary>& primary);
+  Split(const Split&) = delete;
+  Split& operator=(const Split&) = delete;
+  /// All parts were given back.
+  ~Split();
 
   /// Why fractions are not held apart; empty: they are. It may be found out later than at the start.
   [[nodiscard]] std::string reason() const;
@@ -43,7 +51,7 @@ public:
   Result<Part> take(Primary& primary, Share share, Images& images);
 
   /// Ends a part; its streams are gone. The primary context is current.
-  void give_back(const Driver& driver, const Part& part) noexcept;
+  void give_back(const Part& part) noexcept;
 
   /// Streams of a part; one at a time for the whole device, for the driver does not order threads that use one green
   /// context.
@@ -72,7 +80,15 @@ public:
   }
 
 private:
-  explicit Split(std::vector<CUdevResource> groups) : groups_(std::move(groups)), allocator_(group_count()) {
+  /// What a split of the device gives.
+  struct Groups {
+    std::vector<CUdevResource> equal;
+    /// SMs that are in none.
+    CUdevResource rest{};
+  };
+
+  Split(std::shared_ptr<Primary> primary, Groups groups)
+    : primary_(std::move(primary)), groups_(std::move(groups.equal)), rest_(groups.rest), allocator_(group_count()) {
     // nop
   }
 
@@ -82,7 +98,10 @@ private:
     // nop
   }
 
-  /// A green context, as long as somebody holds it.
+  /// The groups of the device, as small as it makes them.
+  static Result<Groups> split(Primary& primary);
+
+  /// A green context, which may have no holder just now.
   struct Green {
     CUgreenCtx context = nullptr;
     int sms = 0;
@@ -94,8 +113,14 @@ private:
   /// mutex: others make and end streams meanwhile, and must not wait for the device.
   Result<void> join(Primary& primary, Part& part, Images& images);
   Result<Green> make_green(Primary& primary, const std::vector<int>& groups) const;
+  Result<CUgreenCtx> make_green(Primary& primary, std::vector<CUdevResource> resources) const;
+  /// Takes out one that nobody holds where too many are kept. Its mutex is held.
+  CUgreenCtx take_spare();
 
+  /// Null where there are no groups.
+  const std::shared_ptr<Primary> primary_;
   const std::vector<CUdevResource> groups_;
+  const CUdevResource rest_{};
   const int percent_ = 100;
   const ComputeEnforcement without_groups_ = ComputeEnforcement::unenforced;
   /// Guards the green contexts and what is made of them. Never taken with the other one held.
