@@ -187,7 +187,7 @@ double task_ms(GpuBed& bed, int max_calls) {
 
 /// Beside the bare work and the 20 us that the project gives itself above it.
 Row warm_task_row(const std::string& name, GpuBed& bed, int repeat, bool smoke) {
-  const int count = smoke ? 2 : 50;
+  const int count = smoke ? 2 : 300;
   constexpr double allowed_ms = 0.02;
   const auto tasks = [&] {
     double spent = 0;

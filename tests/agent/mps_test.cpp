@@ -43,12 +43,12 @@ std::string limits_of(std::int64_t share_units, std::uint64_t memory_bytes) {
 } // namespace
 
 TEST_CASE("a part of a GPU is a percentage and a limit of memory, by the number that the process sees", "[agent]") {
-  REQUIRE(limits::mps_headroom_bytes == 256 * mib);
-  CHECK(limits_of(5000, 1024 * mib) == "50, 0=1280M");
-  CHECK(limits_of(10, mib) == "1, 0=257M");
+  REQUIRE(limits::mps_headroom_bytes == 320 * mib);
+  CHECK(limits_of(5000, 1024 * mib) == "50, 0=1344M");
+  CHECK(limits_of(10, mib) == "1, 0=321M");
   // Rounded down, so that all leases together are no more than the device; memory is rounded up.
-  CHECK(limits_of(1299, 1024 * mib + 1) == "12, 0=1281M");
-  CHECK(limits_of(9999, 0) == "99, 0=256M");
+  CHECK(limits_of(1299, 1024 * mib + 1) == "12, 0=1345M");
+  CHECK(limits_of(9999, 0) == "99, 0=320M");
 }
 
 TEST_CASE("whole GPUs have no limits, whatever the node was started with", "[agent]") {

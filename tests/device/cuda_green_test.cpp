@@ -117,6 +117,45 @@ TEST_CASE("green contexts of groups that nobody has any more do not pile up, and
   CHECK(live() == before);
 }
 
+TEST_CASE("where the driver makes no more green contexts, those that nobody has make room") {
+  const auto limit = from_fake<void(int)>("fake_cuda_limit_greens");
+  const auto device = make_cuda_device();
+  limit(2);
+  do_work(open(device, Share{Share::one / 2})->stream());
+  const auto quarter = open(device, Share{2500});
+  const auto other = open(device, Share{2500});
+  CHECK(from_fake<int()>("fake_cuda_greens")() == 2);
+  do_work(other->stream());
+  CHECK(Context::open(device, {Share{2500}, test_memory, "test", nullptr}).error().code() == Errc::out_of_memory);
+  limit(0);
+  do_work(open(device, Share{2500})->stream());
+}
+
+TEST_CASE("cuBLAS is told the SMs of a fraction for products that are faster so, and of a whole device never") {
+  const auto told = from_fake<int()>("fake_cublas_last_target");
+  const auto device = make_cuda_device();
+  const auto half = open(device, Share{Share::one / 2});
+  const auto whole = open(device, Share::whole(1));
+  const auto multiply = [](Context& context, DType dtype, std::int64_t rows) {
+    auto& stream = context.stream();
+    const auto a = *stream.tensor(dtype, {rows, 64});
+    const auto b = *stream.tensor(dtype, {64, 64});
+    auto c = *stream.tensor(dtype, {rows, 64});
+    for (const auto* tensor : {&a, &b})
+      REQUIRE(stream.fill(tensor->raw(), 0, tensor->bytes()));
+    REQUIRE(stream.gemm(a, b, c));
+    REQUIRE(stream.synchronize());
+  };
+  multiply(*half, DType::bf16, 64);
+  CHECK(told() == 64);
+  multiply(*half, DType::f32, 64);
+  CHECK(told() == 0);
+  multiply(*half, DType::f32, 8);
+  CHECK(told() == 64);
+  multiply(*whole, DType::bf16, 8);
+  CHECK(told() == 0);
+}
+
 TEST_CASE("SMs that fit in no group go with the last one, where the driver takes them so") {
   const auto fail_with = from_fake<void(const char*, int)>("fake_cuda_fail");
   for (const bool taken : {true, false}) {

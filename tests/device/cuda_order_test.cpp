@@ -136,7 +136,7 @@ TEST_CASE("memory that is dropped while a stream is captured is freed behind the
   auto& stream = context->stream();
   const auto keep = [](bool frees) { from_fake<void(bool)>("fake_cuda_keep_frees")(frees); };
   keep(true);
-  auto dropped = *stream.tensor(DType::u8, {40 << 20});
+  auto dropped = *stream.tensor(DType::u8, {50 << 20});
   auto x = *stream.tensor_from(std::vector<float>(16, 1.0F));
   const auto gate = close_gate();
   REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
@@ -147,9 +147,9 @@ TEST_CASE("memory that is dropped while a stream is captured is freed behind the
     return stream.copy(x, x);
   });
   REQUIRE(graph);
-  // There is no room for 40 MiB more before the gate is open; who asks waits for it.
+  // There is no room for 50 MiB more before the gate is open; who asks waits for it.
   auto asked = std::async(std::launch::async, [&] {
-    const auto again = side->tensor(DType::u8, {40 << 20});
+    const auto again = side->tensor(DType::u8, {50 << 20});
     return again.has_value();
   });
   CHECK(asked.wait_for(std::chrono::milliseconds{50}) == std::future_status::timeout);
@@ -247,7 +247,7 @@ TEST_CASE(
   const auto before = waiting_copies();
   CHECK(*stream.to_host<float>(*small) == few);
   CHECK(waiting_copies() == before);
-  const std::vector<float> many(100'000, 0.5F);
+  const std::vector<float> many(300'000, 0.5F);
   const auto large = stream.tensor_from(many);
   CHECK(*stream.to_host<float>(*large) == many);
   CHECK(waiting_copies() == before + 1);

@@ -21,6 +21,16 @@ TEST_CASE("who waits looks at once while it is short, then late by a part of wha
   CHECK_FALSE(pause_after(Duration::max()));
 }
 
+TEST_CASE("who looks at the work of many looks as the latest needs it, and for a small part of the time") {
+  using detail::look_again_after;
+  CHECK(look_again_after(0ns, 0ns) == Duration{20us});
+  CHECK(look_again_after(1ms, 1us) == Duration{31'250ns});
+  CHECK(look_again_after(1ms, 10us) == Duration{160us});
+  CHECK(look_again_after(1ms, 1s) == Duration{5ms});
+  CHECK(look_again_after(0ns, Duration::max()) == Duration{5ms});
+  CHECK(look_again_after(1s, 0ns) == Duration{5ms});
+}
+
 TEST_CASE("a precise sleep leaves the timers of its thread as they were") {
   REQUIRE(::prctl(PR_SET_TIMERSLACK, 77'000UL, 0, 0, 0) == 0);
   const auto start = Clock::now();
@@ -50,6 +60,7 @@ TEST_CASE("cuBLAS is told the SMs of a part where that chooses better kernels, a
     CHECK(target(dtype, 1, 4096, 64) == 0);
     CHECK(target(dtype, 33, 4096, 64) == 0);
   }
+  CHECK(target(DType::f64, 8, 4096, 64) == 0);
   for (const auto dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
     CHECK(target(dtype, 8, 4096, 0) == 0);
 }

@@ -77,6 +77,26 @@ int compute_on_all(const std::vector<std::unique_ptr<Context>>& contexts) {
   return right;
 }
 
+/// How a device is split into groups of the least size: as it is done here, and if kernels with clusters of more than
+/// two blocks are given up.
+std::string describe_splits(Lab& lab, const BareContext& bare) {
+  const auto& driver = lab.driver;
+  CUdevResource all{};
+  must(driver.device_get_dev_resource(bare.device(), &all, CU_DEV_RESOURCE_TYPE_SM));
+  std::string text;
+  for (const unsigned flags : {0U, static_cast<unsigned>(CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING)}) {
+    unsigned count = 0;
+    if (driver.dev_sm_resource_split(nullptr, &count, &all, nullptr, flags, 1) != CUDA_SUCCESS || count == 0)
+      continue;
+    std::vector<CUdevResource> groups(count);
+    CUdevResource rest{};
+    must(driver.dev_sm_resource_split(groups.data(), &count, &all, &rest, flags, 1));
+    text += fmt::format("{}{} of {} SMs with {} left{}", text.empty() ? "" : ", ", count, groups[0].sm.smCount,
+                        rest.sm.smCount, flags == 0 ? "" : " without clusters");
+  }
+  return text;
+}
+
 template <class F>
 double median_us(int count, F&& f) {
   std::vector<double> times;
@@ -119,9 +139,10 @@ void measure_costs(Lab& lab) {
   lab.report.state(
       "green contexts",
       fmt::format(
-          "the driver makes {} of one group at once{}, with {} of memory each; {} contexts of ours had those of "
-          "their groups",
-          greens, greens == lab.sized(100, 3) ? " and more" : "", format_bytes(bytes_each), sharing),
+          "groups: {}; the driver makes {} green contexts of one group at once{}, with {} of memory each; {} contexts "
+          "of ours had those of their groups",
+          describe_splits(lab, bare), greens, greens == lab.sized(100, 3) ? " and more" : "", format_bytes(bytes_each),
+          sharing),
       {{"bare", greens}, {"bytes_each", bytes_each}});
 }
 

@@ -181,6 +181,7 @@ void check_unloading(Lab& lab);
 void check_first_launches(Lab& lab);
 void check_waits(Lab& lab);
 void check_pinning(Lab& lab);
+void check_driver_waits(Lab& lab);
 void check_faults(Lab& lab);
 void check_management(Lab& lab);
 

@@ -75,6 +75,7 @@ constexpr Measurement measurements[] = {
     {"first_launches", check_first_launches},
     {"waits", check_waits},
     {"pinning", check_pinning},
+    {"driver_waits", check_driver_waits},
     {"faults", check_faults},
     {"nvml", check_management},
 };

@@ -138,16 +138,19 @@ void check_groups(Lab& lab) {
   const auto sms = lab.device->info().units;
   const auto group_sms = grant.units / static_cast<int>(grant.groups.size());
   const auto their_sms = other->granted().units;
-  lab.report.judge("groups", distinct == both.size() && grant.units + their_sms >= sms * 19 / 20,
-                   fmt::format("{} groups of {} SMs, the last with {} more; of {} SMs a half is {}, the other half {}",
-                               grant.group_count, group_sms, sms - group_sms * grant.group_count, sms, to_string(grant),
-                               to_string(other->granted())),
-                   "two halves share no group, and have 0.95 of the SMs, as the driver counts them",
-                   {{"groups", grant.group_count},
-                    {"group_sms", group_sms},
-                    {"sms", sms},
-                    {"half_sms", grant.units},
-                    {"other_half_sms", their_sms}});
+  const auto left = sms - group_sms * grant.group_count;
+  const auto more = their_sms - group_sms * static_cast<int>(theirs.size());
+  lab.report.judge(
+      "groups", distinct == both.size() && more == left,
+      fmt::format("{} groups of {} SMs, and {} SMs that fit in none, {} of them with the last one; of {} SMs a "
+                  "half is {}, the other half {}",
+                  grant.group_count, group_sms, left, more, sms, to_string(grant), to_string(other->granted())),
+      "two halves share no group, and have all SMs, as the driver counts them",
+      {{"groups", grant.group_count},
+       {"group_sms", group_sms},
+       {"sms", sms},
+       {"half_sms", grant.units},
+       {"other_half_sms", their_sms}});
 }
 
 void check_sm_ids(Lab& lab) {

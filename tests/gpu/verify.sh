@@ -42,7 +42,7 @@ fail() { echo "verify.sh: $1" >&2 && exit 2; }
 json=gpu-verification.json
 logs='' budget='' row_limit=60 suite_limit=120
 previous='' open_only=''
-stages=() smoke=() goes_on=''
+stages=() smoke=() goes_on='' mps_folder=''
 while [[ $# -gt 0 ]]; do
   case $1 in
     -h | --help) usage && exit 0 ;;
@@ -176,6 +176,7 @@ pack() { tar -czf "$packed" -C "$logs" . || echo "verify.sh: $packed could not b
 
 # However this ends.
 finish() {
+  end_mps
   note_faults
   pack
   [[ -n $kept ]] || rm -rf "$logs"
@@ -380,7 +381,7 @@ stage_suites() {
   local models=()
   [[ ! -d $here/llm ]] || models=("LLM_TEST_DATA=$here/llm")
   run language_models GPUACTORS_TEST_DEVICES=cuda "${models[@]}" "$bin/test_llm" --durations yes
-  ! full || run processes "$bin/test_processes_cuda" --durations yes
+  ! full || run processes "$bin/test_processes_cuda" "[gpu],[chip]" --durations yes
 }
 
 # Each row of the benchmark is a process of its own too. One that misses its bound is a failure, which the program, for
@@ -407,25 +408,42 @@ run_bench() {
   done
 }
 
+# With MPS's daemon of this script, if it runs.
+mps() { CUDA_MPS_PIPE_DIRECTORY=$mps_folder CUDA_MPS_LOG_DIRECTORY=$mps_folder timeout -k "$grace" 10 "$@"; }
+
+# Ends that daemon, by force if need be: who goes on without it would meet its server.
+end_mps() {
+  [[ -n $mps_folder ]] || return 0
+  local pid
+  pid=$(cat "$mps_folder/nvidia-cuda-mps-control.pid" 2> /dev/null)
+  mps nvidia-cuda-mps-control <<< quit >> "$logs/mps_daemon.log" 2>&1
+  if [[ $pid =~ ^[0-9]+$ && $(cat "/proc/$pid/comm" 2> /dev/null) == nvidia-cuda-mps* ]]; then kill -9 "$pid"; fi
+  cat "$mps_folder"/*.log >> "$logs/mps_daemon.log" 2> /dev/null
+  rm -rf "$mps_folder"
+  mps_folder=''
+}
+
 # Isolated workers under MPS, with a daemon of its own that ends with the row. It changes no setting of the GPU.
 check_mps() {
-  local folder
+  local code
   if ! wanted mps; then
     return
   elif ! command -v nvidia-cuda-mps-control > /dev/null; then
     add "mps=skip:there is no nvidia-cuda-mps-control"
     return
+  elif ! within 30; then
+    add "mps=late"
+    return
   fi
-  folder=$(mktemp -d)
-  local mps=(env "CUDA_MPS_PIPE_DIRECTORY=$folder" "CUDA_MPS_LOG_DIRECTORY=$folder")
-  if timeout -k "$grace" 20 "${mps[@]}" nvidia-cuda-mps-control -d > "$logs/mps_daemon.log" 2>&1; then
-    run mps "${mps[@]:1}" "$bin/test_processes_cuda" "[mps]" --durations yes
-    echo quit | timeout -k "$grace" 20 "${mps[@]}" nvidia-cuda-mps-control >> "$logs/mps_daemon.log" 2>&1
-    cat "$folder"/*.log >> "$logs/mps_daemon.log" 2> /dev/null
+  mps_folder=$(mktemp -d) || return
+  mps nvidia-cuda-mps-control -d > "$logs/mps_daemon.log" 2>&1
+  code=$?
+  if [[ $code -eq 0 ]]; then
+    run mps "CUDA_MPS_PIPE_DIRECTORY=$mps_folder" "$bin/test_processes_cuda" "[mps]" --durations yes
   else
-    add "mps=skip:its daemon does not start: $(last_line "$logs/mps_daemon.log")"
+    add "mps=$([[ $code -eq 124 ]] && echo late || echo skip):its daemon does not start: $(last_line "$logs/mps_daemon.log")"
   fi
-  rm -rf "$folder"
+  end_mps
 }
 
 stage_rest() {

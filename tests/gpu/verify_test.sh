@@ -55,7 +55,7 @@ twice=$(grep -o '^ *"name": .*' hang.json | sort | uniq -d)
 verify 1 --json late.json --budget 0 --stage rows --stage suites
 says '^groups +open +not run: no time left'
 says '^actors +open +not run: no time left'
-says '^0 passed, 0 failed, 0 stated, [0-9]+ skipped, [23][0-9] not run'
+says '^0 passed, 0 failed, 0 stated, [0-9]+ skipped, [2-4][0-9] not run'
 
 # A table that was brought along is gone on with, and what it has is not run again.
 "$GPUACTORS_BUILD_DIR/bin/gpu_verify" --smoke --only quota --json late.json > output || true

@@ -3,6 +3,7 @@
 
 #include <gpuactors/device/mps.hpp>
 
+#include <cstdlib>
 #include <set>
 
 using namespace gpuactors;
@@ -11,9 +12,11 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto patience = 60s;
+constexpr auto start_of_a_chip = 60s;
 constexpr std::size_t mebi = std::size_t{1} << 20;
 constexpr std::size_t lease_bytes = 2048 * mebi;
+/// As much as the driver for tests has for a quarter.
+constexpr std::size_t small_lease_bytes = 256 * mebi;
 
 /// Finds out what it has of its GPU.
 class Measured : public FractionalGPUActor {
@@ -22,6 +25,13 @@ public:
 
   Text grant(const google::protobuf::Empty&) {
     return text(std::string{to_string(granted().compute)});
+  }
+
+  /// What MPS was told of its process.
+  Text limits(const google::protobuf::Empty&) {
+    const auto* part = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    const auto* memory = std::getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+    return text(std::string{part != nullptr ? part : ""} + " " + (memory != nullptr ? memory : ""));
   }
 
   Number device_sms(const google::protobuf::Empty&) {
@@ -60,23 +70,30 @@ public:
     return number(values.back());
   }
 
-  /// Takes all memory that it can get, in small steps at the end, and writes to it. @returns what is left of its lease.
-  Result<Number> fill(const google::protobuf::Empty&) {
+  /// Takes all memory that it can get, in small steps at the end, and writes to it. @returns the bytes that are left of
+  /// its lease, and why it gets no more.
+  Result<Text> fill(const google::protobuf::Empty&) {
     auto& stream = gpu().stream();
+    std::string why;
     for (const auto step : {64 * mebi, mebi})
       for (;;) {
         auto more = stream.allocate(step);
-        if (!more && more.error().code() == Errc::out_of_memory)
+        if (!more && more.error().code() != Errc::out_of_memory)
+          return fail(more.error());
+        if (!more) {
+          why = more.error().message();
           break;
-        GPUACTORS_TRY(more);
+        }
         GPUACTORS_TRY(stream.fill(more->data(), 1, step));
         GPUACTORS_TRY(stream.synchronize());
         held_.push_back(std::move(*more));
       }
+    if (held_.empty())
+      return fail(Errc::out_of_memory, why);
     const auto left = gpu().memory_limit() - gpu().memory_used();
     // Room for a product.
     held_.pop_back();
-    return number(static_cast<double>(left));
+    return text(std::to_string(left) + ": " + why);
   }
 
 private:
@@ -85,19 +102,38 @@ private:
 
 GPUACTORS_ACTOR("measured", Measured)
     .method("grant", &Measured::grant)
+    .method("limits", &Measured::limits)
     .method("device_sms", &Measured::device_sms)
     .method("granted_sms", &Measured::granted_sms)
     .method("used_sms", &Measured::used_sms)
     .method("product", &Measured::product)
     .method("fill", &Measured::fill);
 
-double ask(const ActorRef& actor, const char* method) {
-  return must(actor.call<Number>(method).get(patience)).value();
+double learn(const ActorRef& actor, const char* method) {
+  return must(actor.call<Number>(method).get(start_of_a_chip)).value();
+}
+
+/// It has all of its lease but less than the last step.
+void check_filled(const ActorRef& actor) {
+  const auto told = must(actor.call<Text>("fill").get(start_of_a_chip)).text();
+  INFO(told);
+  CHECK(std::stoull(told) < mebi);
 }
 
 } // namespace
 
-TEST_CASE("under MPS a quarter has a quarter of the SMs, and memory to its lease's last byte", "[.][mps]") {
+TEST_CASE("a process with a part of a GPU has all of its lease's memory", "[gpu]") {
+  Processes processes;
+  auto cluster = processes.up("cuda");
+  Options options{.gpus = 0.25, .memory_bytes = small_lease_bytes};
+  options.isolation = Isolation::process;
+  const auto actor = must(cluster.spawn("measured", google::protobuf::Empty{}, options));
+  CHECK(learn(actor, "product") == 256);
+  check_filled(actor);
+  CHECK(learn(actor, "product") == 256);
+}
+
+TEST_CASE("under MPS a quarter has a quarter of the SMs, and all of its lease's memory", "[.][mps]") {
   REQUIRE(mps_runs(mps_folder()));
   Processes processes;
   auto cluster = processes.up("cuda");
@@ -106,13 +142,14 @@ TEST_CASE("under MPS a quarter has a quarter of the SMs, and memory to its lease
   const auto first = must(cluster.spawn("measured", google::protobuf::Empty{}, options));
   const auto second = must(cluster.spawn("measured", google::protobuf::Empty{}, options));
   for (const auto& actor : {first, second}) {
-    CHECK(must(actor.call<Text>("grant").get(patience)).text() == to_string(ComputeEnforcement::capped));
-    const auto used = ask(actor, "used_sms");
+    CHECK(must(actor.call<Text>("grant").get(start_of_a_chip)).text() == to_string(ComputeEnforcement::capped));
+    CHECK(must(actor.call<Text>("limits").get(start_of_a_chip)).text() == "25 0=2368M");
+    const auto used = learn(actor, "used_sms");
     CHECK(used > 0);
-    CHECK(used <= ask(actor, "granted_sms"));
-    CHECK(used * 4 <= ask(actor, "device_sms"));
-    CHECK(ask(actor, "product") == 256);
-    CHECK(ask(actor, "fill") < static_cast<double>(mebi));
-    CHECK(ask(actor, "product") == 256);
+    CHECK(used <= learn(actor, "granted_sms"));
+    CHECK(used * 4 <= learn(actor, "device_sms"));
+    CHECK(learn(actor, "product") == 256);
+    check_filled(actor);
+    CHECK(learn(actor, "product") == 256);
   }
 }

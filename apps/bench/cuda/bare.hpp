@@ -60,7 +60,7 @@ public:
   ~BarePinned();
 
   /// A copy of all of it to the device, and the wait.
-  [[nodiscard]] double upload_ns(CUstream stream, void* device) const;
+  [[nodiscard]] double upload_ns(CUstream stream, void* device, int times) const;
 
 private:
   std::size_t bytes_;

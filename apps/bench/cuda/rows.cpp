@@ -82,19 +82,19 @@ public:
     return Empty{};
   }
 
-  Result<Empty> upload_pinned(const Empty&) {
-    return upload(pinned_.data());
+  Result<Empty> upload_pinned(const Square& in) {
+    return upload(pinned_.data(), in.repeat());
   }
 
-  Result<Empty> upload_ordinary(const Empty&) {
-    return upload(ordinary_.data());
+  Result<Empty> upload_ordinary(const Square& in) {
+    return upload(ordinary_.data(), in.repeat());
   }
 
   Result<Square> bare_upload(const Square& in) {
     return with_bare_stream(in, [&](CUstream bare) {
       const BarePinned pinned{static_cast<std::size_t>(in.n())};
-      (void)pinned.upload_ns(bare, target_.data()); // the first looks at every page
-      return pinned.upload_ns(bare, target_.data());
+      (void)pinned.upload_ns(bare, target_.data(), 1); // the first looks at every page
+      return pinned.upload_ns(bare, target_.data(), in.repeat());
     });
   }
 
@@ -128,8 +128,9 @@ private:
     return Empty{};
   }
 
-  Result<Empty> upload(const void* from) {
-    GPUACTORS_TRY(stream().upload(target_.data(), from, target_.bytes()));
+  Result<Empty> upload(const void* from, int times) {
+    for (int i = 0; i < times; ++i)
+      GPUACTORS_TRY(stream().upload(target_.data(), from, target_.bytes()));
     GPUACTORS_TRY(stream().synchronize());
     return Empty{};
   }
@@ -230,14 +231,16 @@ Row product_row(const std::string& name, int repeat, std::int64_t n, int product
   return row;
 }
 
-/// Host to device by one message, beside one bare copy from memory that the driver pinned.
+/// Host to device by a message that asks for several copies, beside as many bare ones from memory that the driver
+/// pinned.
 Row upload_row(const std::string& name, int repeat, std::size_t bytes, const char* method, double bound) {
+  constexpr int copies = 8;
   CudaBed bed;
-  const auto work = square_of(static_cast<std::int64_t>(bytes));
+  const auto work = square_of(static_cast<std::int64_t>(bytes), copies);
   (void)bed.call("prepare_upload", work);
   const auto rate = [&](double seconds) { return 1e-9 * static_cast<double>(bytes) / seconds; };
   auto row = measure(
-      name, "GB/s", repeat, [&] { return rate(bed.call(method, Empty{})); },
+      name, "GB/s", repeat, [&] { return rate(bed.call(method, work) / copies); },
       [&] { return rate(bed.bare("bare_upload", work)); });
   row.bound = bound;
   row.at_most = false;
@@ -281,9 +284,9 @@ std::vector<Benchmark> bare_cuda_benchmarks(bool smoke) {
   add("gpu_call_empty_kernel",
       [smoke](const std::string& name, int repeat) { return kernel_row(name, repeat, smoke); });
   add(fmt::format("gpu_matmul_{}", n),
-      [n](const std::string& name, int repeat) { return product_row(name, repeat, n, 10, "prepare_product"); });
+      [n](const std::string& name, int repeat) { return product_row(name, repeat, n, 40, "prepare_product"); });
   add(fmt::format("gpu_matmul_bf16_{}", n),
-      [n](const std::string& name, int repeat) { return product_row(name, repeat, n, 100, "prepare_bf16_product"); });
+      [n](const std::string& name, int repeat) { return product_row(name, repeat, n, 600, "prepare_bf16_product"); });
   add(fmt::format("gpu_upload_pinned_{}MiB", bytes / mebi),
       [bytes](const std::string& name, int repeat) { return upload_row(name, repeat, bytes, "upload_pinned", 0.95); });
   add(fmt::format("gpu_upload_ordinary_{}MiB", bytes / mebi),

@@ -85,3 +85,15 @@ TEST_CASE("of a program's own kernels the first launch loads all, for the device
   CHECK(launch(*later, fake::program_store) == 0);
   CHECK(launch(*later, fake::program_store_too) == 0);
 }
+
+TEST_CASE("who gets the SMs of one that is gone has the kernels that were not known to that one", "[.][code]") {
+  if (!have_code())
+    return;
+  const auto device = make_device();
+  (void)open_share(device);
+  const auto whole = open_share(device, Share::whole(1));
+  (void)launch(*whole, fake::program_store);
+  const auto later = open_share(device);
+  CHECK(launch(*later, fake::program_store) == 0);
+  CHECK(launch(*later, fake::program_store_too) == 0);
+}

@@ -20,6 +20,7 @@ struct FakeHandle {
   std::atomic<bool> used = false;
 };
 
+std::atomic<int> last_target{0};
 std::atomic<int> created{0};
 std::atomic<int> destroyed{0};
 
@@ -68,6 +69,7 @@ cublasStatus_t submit(cublasHandle_t handle, Product<In, Out, Factor> product) {
   if (fake->sm_target != 0 && (sms == fake::sm_count || fake->sm_target > static_cast<int>(sms)))
     fake::misuse("a product for more SMs than those that it runs on");
   fake::note_work(fake->stream);
+  last_target = fake->sm_target;
   fake->used = false;
   if (machine().sticky != 0)
     return CUBLAS_STATUS_EXECUTION_FAILED;
@@ -99,6 +101,10 @@ int fake_cublas_created() {
 
 int fake_cublas_destroyed() {
   return destroyed;
+}
+
+int fake_cublas_last_target() {
+  return last_target;
 }
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {

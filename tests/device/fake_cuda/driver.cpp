@@ -24,7 +24,6 @@
 #include <iostream>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -40,18 +39,22 @@ namespace {
 /// What streams that are looked at again and again have told of the work that they had at the first look.
 class Looks {
 public:
-  using Told = std::shared_ptr<std::atomic<bool>>;
+  struct Told {
+    std::atomic<bool> done{false};
+    /// Of that work, once it is done.
+    Result<void> result = {};
+  };
 
-  /// Whether that work is done; empty: nobody has looked since the stream got more.
-  std::optional<bool> of(CUstream stream) {
+  /// Null: nobody has looked since the stream got more.
+  std::shared_ptr<Told> of(CUstream stream) {
     const std::lock_guard guard{mutex_};
     const auto found = told_.find(stream);
-    return found != told_.end() ? std::optional{found->second->load()} : std::nullopt;
+    return found != told_.end() ? found->second : nullptr;
   }
 
-  Told add(CUstream stream) {
+  std::shared_ptr<Told> add(CUstream stream) {
     const std::lock_guard guard{mutex_};
-    return told_[stream] = std::make_shared<std::atomic<bool>>(false);
+    return told_[stream] = std::make_shared<Told>();
   }
 
   void forget(CUstream stream) {
@@ -61,7 +64,7 @@ public:
 
 private:
   std::mutex mutex_;
-  std::map<CUstream, Told> told_;
+  std::map<CUstream, std::shared_ptr<Told>> told_;
 };
 
 Looks& looks() {
@@ -295,7 +298,12 @@ CUresult stream_destroy(CUstream stream) {
 CUresult stream_synchronize(CUstream stream) {
   need_no_capture(stream, "cuStreamSynchronize");
   pass_frees(stream);
-  return code_of(machine().backend->synchronize(handle(stream)));
+  auto done = machine().backend->synchronize(handle(stream));
+  // An error is told once, and who has looked before has it.
+  if (const auto told = looks().of(stream); told != nullptr && done)
+    done = told->result;
+  looks().forget(stream);
+  return code_of(done);
 }
 
 CUresult stream_query(CUstream stream) {
@@ -303,8 +311,8 @@ CUresult stream_query(CUstream stream) {
   need_no_capture(stream, "cuStreamQuery");
   if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
     return sticky;
-  if (const auto asked = looks().of(stream))
-    return *asked ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  if (const auto told = looks().of(stream))
+    return told->done ? code_of(told->result) : CUDA_ERROR_NOT_READY;
   const auto event = *machine().backend->make_event();
   (void)machine().backend->record(event, handle(stream));
   const bool done = *machine().backend->query(event);
@@ -313,7 +321,10 @@ CUresult stream_query(CUstream stream) {
     return CUDA_SUCCESS;
   // A host device leaves its work for a moment to who waits for it, unless it is to tell when that is done.
   const auto told = looks().add(stream);
-  (void)machine().backend->notify(handle(stream), [told](const Result<void>&) { *told = true; });
+  (void)machine().backend->notify(handle(stream), [told](Result<void> result) {
+    told->result = std::move(result);
+    told->done = true;
+  });
   return CUDA_ERROR_NOT_READY;
 }
 
@@ -356,6 +367,7 @@ CUresult event_record(CUevent event, CUstream stream) {
       return static_cast<CUresult>(events_stay_home.load());
   }
   ++records;
+  note_more(stream);
   return code_of(machine().backend->record({event}, handle(stream)));
 }
 

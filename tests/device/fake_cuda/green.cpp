@@ -38,6 +38,7 @@ struct State {
   std::mutex mutex;
   int splits = 0;
   std::map<std::string, int> failures;
+  std::size_t most_contexts = SIZE_MAX;
   std::map<CUdevResourceDesc, unsigned> descriptions;
   std::set<Green*> contexts;
   std::map<CUstream, Green*> streams;
@@ -147,6 +148,8 @@ CUresult green_ctx_create(CUgreenCtx* context, CUdevResourceDesc description, CU
   const auto found = state().descriptions.find(description);
   if (found == state().descriptions.end())
     return CUDA_ERROR_INVALID_VALUE;
+  if (state().contexts.size() >= state().most_contexts)
+    return CUDA_ERROR_OUT_OF_MEMORY;
   auto* green = new Green{found->second};
   state().contexts.insert(green);
   *context = reinterpret_cast<CUgreenCtx>(green);
@@ -251,6 +254,12 @@ int fake_cuda_greens() {
   using gpuactors::fake::state;
   const std::lock_guard guard{state().mutex};
   return static_cast<int>(state().contexts.size());
+}
+
+void fake_cuda_limit_greens(int most) {
+  using gpuactors::fake::state;
+  const std::lock_guard guard{state().mutex};
+  state().most_contexts = most > 0 ? static_cast<std::size_t>(most) : SIZE_MAX;
 }
 
 int fake_cuda_take_work(bool green) {

@@ -44,6 +44,8 @@ void fake_cuda_fail(const char* api, int result);
 int fake_cuda_splits();
 /// Green contexts that exist.
 int fake_cuda_greens();
+/// How many there can be; 0: any number.
+void fake_cuda_limit_greens(int most);
 /// How much work was started since the last call on streams of the primary context, or on those of green contexts.
 int fake_cuda_take_work(bool green);
 /// The groups of the green context that work was started on last, a bit each; 0: the primary context.

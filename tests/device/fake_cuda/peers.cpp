@@ -28,6 +28,7 @@ CUresult memcpy_peer_async(CUdeviceptr target, CUcontext to, CUdeviceptr source,
   if (to == nullptr || from == nullptr || stream == nullptr)
     misuse("cuMemcpyPeerAsync without a context, or on the NULL stream");
   ++peer_copies;
+  note_more(stream);
   const auto copied = machine().backend->copy(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source),
                                               bytes, CopyKind::device_to_device, StreamHandle{stream});
   return copied ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;

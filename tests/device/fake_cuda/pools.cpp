@@ -158,6 +158,7 @@ CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUme
 CUresult mem_free_async(CUdeviceptr pointer, CUstream stream) {
   need_context("cuMemFreeAsync");
   need_no_capture(stream, "cuMemFreeAsync");
+  note_more(stream);
   Freed freed{reinterpret_cast<void*>(pointer), 0};
   {
     const std::lock_guard guard{memory().mutex};

@@ -22,7 +22,7 @@ constexpr std::size_t workspace_part = 8;
 /// With less, some products fail for want of memory.
 constexpr std::size_t least_workspace = std::size_t{16} << 10;
 /// Most bytes that are fetched by way of pinned memory: of more, the second copy takes longer than what it saves.
-constexpr std::size_t most_staged = std::size_t{64} << 10;
+constexpr std::size_t most_staged = std::size_t{1} << 20;
 
 CUstream native(StreamHandle stream) {
   return static_cast<CUstream>(stream.native);
@@ -351,13 +351,10 @@ Result<void> CudaBackend::copy(void* target, const void* source, std::size_t byt
 
 Result<void> CudaBackend::fetch(void* host, const void* source, std::size_t bytes, StreamHandle stream) {
   // In a copy to ordinary memory the driver itself waits for the stream, and the thread sleeps there, however short the
-  // wait is. So that is over before.
+  // wait is.
   auto staged = bytes <= most_staged ? host_memory(bytes) : Result<std::shared_ptr<void>>{nullptr};
-  if (!staged || *staged == nullptr) {
-    const Current current{*shared_.primary};
-    look_for_end(native(stream));
+  if (!staged || *staged == nullptr)
     return Backend::fetch(host, source, bytes, stream);
-  }
   GPUACTORS_TRY(copy(staged->get(), source, bytes, CopyKind::device_to_host, stream));
   GPUACTORS_TRY(synchronize(stream));
   std::memcpy(host, staged->get(), bytes);

@@ -144,6 +144,11 @@ void Images::load_for_new_context() {
     load_into_current(*loaded);
 }
 
+std::size_t Images::count() {
+  const std::lock_guard guard{mutex_};
+  return images_.size();
+}
+
 void Images::forget_primary(int ordinal) {
   const std::lock_guard guard{mutex_};
   std::erase_if(in_primary_, [ordinal](const auto& known) { return known.second == ordinal; });

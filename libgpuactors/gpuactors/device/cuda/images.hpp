@@ -35,6 +35,9 @@ public:
   /// The same for a new context, which is current: all that is known.
   void load_for_new_context();
 
+  /// How many images are known.
+  std::size_t count();
+
   /// To be told when a device's primary context is retained: it may be another one than before, without code.
   void forget_primary(int ordinal);
 

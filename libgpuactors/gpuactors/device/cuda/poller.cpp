@@ -6,20 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <system_error>
 
 namespace gpuactors::cuda {
-
-namespace {
-
-/// How long a lost host callback may delay a notification.
-constexpr std::chrono::milliseconds look_again{5};
-/// Between two looks, for each stream that is looked at: a look takes about a microsecond, and must not be all that the
-/// thread does.
-constexpr std::chrono::microseconds least_pause{20};
-
-} // namespace
 
 Poller::Poller(std::shared_ptr<Primary> primary) : primary_(std::move(primary)) {
   // nop
@@ -101,7 +90,7 @@ void Poller::run() {
   const Current current{*primary_};
   detail::wait_precisely();
   bool idle = false;
-  Duration pause = look_again;
+  Duration pause{};
   for (;;) {
     {
       std::unique_lock lock{bell_->mutex};
@@ -116,7 +105,9 @@ void Poller::run() {
     }
     std::vector<Result<void>> results;
     std::unique_lock lock{mutex_};
-    const auto busy = collect(calling_, results);
+    const auto begin = Clock::now();
+    collect(calling_, results);
+    const auto look = Clock::now() - begin;
     lock.unlock();
     std::size_t i = 0;
     for (auto& done : calling_) {
@@ -129,19 +120,14 @@ void Poller::run() {
       done.events->give_back(done.event);
     calling_.clear();
     idle = pending_.empty();
-    pause = next_look(busy);
+    // As the latest one needs it: what waits for longer is looked at more often than it needs.
+    if (!idle)
+      pause = detail::look_again_after(Clock::now() - pending_.back().since, look);
     drained_.notify_all();
   }
 }
 
-Duration Poller::next_look(std::size_t streams) const {
-  // As its latest work needs it: what waits for longer is looked at more often than it needs.
-  const auto pause = pending_.empty() ? std::nullopt : detail::pause_after(Clock::now() - pending_.back().since);
-  return pause ? std::clamp<Duration>(*pause, least_pause * std::max<std::size_t>(1, streams), look_again)
-               : Duration{look_again};
-}
-
-std::size_t Poller::collect(std::list<Pending>& done, std::vector<Result<void>>& results) {
+void Poller::collect(std::list<Pending>& done, std::vector<Result<void>>& results) {
   // A stream whose earlier notification is not ready has none that may go before it.
   std::vector<CUstream> busy;
   for (auto at = pending_.begin(); at != pending_.end();) {
@@ -164,7 +150,6 @@ std::size_t Poller::collect(std::list<Pending>& done, std::vector<Result<void>>&
     }
     at = next;
   }
-  return busy.size();
 }
 
 } // namespace gpuactors::cuda

@@ -67,10 +67,7 @@ private:
   static void keep(std::unique_ptr<Bell> bell);
   void run();
   /// Takes out what is done. The mutex is held.
-  /// @returns of how many streams anything is pending.
-  std::size_t collect(std::list<Pending>& done, std::vector<Result<void>>& results);
-  /// How long until the next look at what is pending, of so many streams. The mutex is held.
-  [[nodiscard]] Duration next_look(std::size_t streams) const;
+  void collect(std::list<Pending>& done, std::vector<Result<void>>& results);
 
   std::shared_ptr<Primary> primary_;
   std::unique_ptr<Bell> bell_ = std::make_unique<Bell>();

@@ -1,4 +1,4 @@
-// The memory of one backend: a pool of its own that does not grow beyond its limit.
+// The memory of one backend: a pool of its own that does not grow much beyond its limit.
 #pragma once
 
 #include <gpuactors/device/cuda/primary.hpp>
@@ -25,7 +25,8 @@ public:
   MemoryPool& operator=(const MemoryPool&) = delete;
   ~MemoryPool() = default;
 
-  /// Creates the pool with `limit_bytes`, rounded up to whole chunks, as its maximum.
+  /// Creates the pool with `limit_bytes`, rounded up to whole chunks, and one chunk more as its maximum: its pieces do
+  /// not always fit together, and the limit itself is the quota's to hold.
   Result<void> open(std::uint64_t limit_bytes);
   Result<void*> allocate(std::size_t bytes, CUstream stream);
 

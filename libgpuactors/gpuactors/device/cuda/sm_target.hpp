@@ -12,15 +12,14 @@ namespace gpuactors::cuda {
 /// cuBLAS chooses for the whole device unless it is told, and a kernel runs on its stream's SMs whatever was chosen. To
 /// tell it is not always better. On an H200 (cuBLAS 13.0, 16 to 68 SMs, docs/design/0049) products of 16 bits gain up
 /// to 2.3 times, but lose as much where the number is no multiple of 8; of 32 bits those with few rows or columns gain
-/// up to 1.7 times, while large ones lose up to a fifth. Pure.
+/// up to 1.7 times, while large ones lose up to a fifth. Those of 64 bits were not measured. Pure.
 [[nodiscard]] inline int sm_target(const Gemm& product, int sms) noexcept {
   constexpr int multiple = 8;
   constexpr std::int64_t few = 32;
   const auto least = std::min(product.m, product.n);
   const bool narrow = product.dtype == DType::f16 || product.dtype == DType::bf16;
-  if (!narrow && (least < 2 || least > few))
-    return 0;
-  return sms - sms % multiple;
+  const bool flat = product.dtype == DType::f32 && least > 1 && least <= few;
+  return narrow || flat ? sms - sms % multiple : 0;
 }
 
 } // namespace gpuactors::cuda

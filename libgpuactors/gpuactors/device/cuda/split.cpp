@@ -10,7 +10,8 @@ namespace gpuactors::cuda {
 
 namespace {
 
-/// How many green contexts are kept: as many as a device has, by what is written of it.
+/// How many green contexts are kept, of those that somebody holds and others: about as many as older devices have, by
+/// what is said of them.
 constexpr std::size_t most_greens = 64;
 
 /// Makes a context current as long as it lives.
@@ -170,40 +171,56 @@ Result<Split::Part> Split::take(Primary& primary, Share share, Images& images) {
 }
 
 Result<void> Split::join(Primary& primary, Part& part, Images& images) {
-  const auto join_as = [&part](Green& green) {
+  const auto join_as = [this, &part](Green& green) {
     ++green.holders;
+    green.used = ++uses_;
     part.context = green.context;
     part.sms = green.sms;
     part.events = green.events;
   };
+  Green own;
   {
     const std::lock_guard guard{greens_mutex_};
     if (const auto known = greens_.find(part.groups); known != greens_.end()) {
-      join_as(known->second);
-      return {};
+      if (known->second.holders > 0) {
+        join_as(known->second);
+        return {};
+      }
+      // Out of the others' sight: it is made current below.
+      own = known->second;
+      greens_.erase(known);
     }
   }
-  GPUACTORS_LET(made, make_green(primary, part.groups));
-  load_kernels(primary.driver(), made.context, images);
+  if (own.context == nullptr) {
+    GPUACTORS_LET(made, make_green(primary, part.groups));
+    own = made;
+  }
+  // Those that are known since somebody last held it, too.
+  if (const auto known = images.count(); own.images < known) {
+    load_kernels(primary.driver(), own.context, images);
+    own.images = known;
+  }
   CUgreenCtx spare = nullptr;
   {
     const std::lock_guard guard{greens_mutex_};
-    join_as(greens_.try_emplace(part.groups, made).first->second);
-    spare = take_spare();
+    join_as(greens_.try_emplace(part.groups, own).first->second);
+    spare = take_spare(most_greens);
   }
   // Somebody else may have made the same meanwhile.
-  if (part.context != made.context)
-    (void)primary.driver().green_ctx_destroy(made.context);
+  if (part.context != own.context)
+    (void)primary.driver().green_ctx_destroy(own.context);
   if (spare != nullptr)
     (void)primary.driver().green_ctx_destroy(spare);
   return {};
 }
 
-CUgreenCtx Split::take_spare() {
-  if (greens_.size() <= most_greens)
+CUgreenCtx Split::take_spare(std::size_t kept) {
+  if (greens_.size() <= kept)
     return nullptr;
-  const auto spare =
-      std::find_if(greens_.begin(), greens_.end(), [](const auto& one) { return one.second.holders == 0; });
+  auto spare = greens_.end();
+  for (auto one = greens_.begin(); one != greens_.end(); ++one)
+    if (one->second.holders == 0 && (spare == greens_.end() || one->second.used < spare->second.used))
+      spare = one;
   if (spare == greens_.end())
     return nullptr;
   auto* const context = spare->second.context;
@@ -211,21 +228,24 @@ CUgreenCtx Split::take_spare() {
   return context;
 }
 
-Result<CUgreenCtx> Split::make_green(Primary& primary, std::vector<CUdevResource> resources) const {
-  const auto& driver = primary.driver();
-  const auto detail = fmt::format("{} of {} groups of SMs", resources.size(), groups_.size());
-  CUdevResourceDesc description = nullptr;
-  GPUACTORS_TRY(primary.check(
-      driver.dev_resource_generate_desc(&description, resources.data(), static_cast<unsigned>(resources.size())),
-      "cuDevResourceGenerateDesc", Errc::internal, detail));
-  CUgreenCtx context = nullptr;
-  GPUACTORS_TRY(
-      primary.check(driver.green_ctx_create(&context, description, primary.device(), CU_GREEN_CTX_DEFAULT_STREAM),
-                    "cuGreenCtxCreate", Errc::internal, detail));
-  return context;
+Result<Split::Green> Split::make_green(Primary& primary, const std::vector<int>& groups) {
+  auto made = make_one(primary, groups);
+  bool room = false;
+  while (!made && !primary.lost()) {
+    CUgreenCtx spare = nullptr;
+    {
+      const std::lock_guard guard{greens_mutex_};
+      spare = take_spare(0);
+    }
+    if (spare == nullptr)
+      break;
+    (void)primary.driver().green_ctx_destroy(spare);
+    room = true;
+  }
+  return room ? make_one(primary, groups) : std::move(made);
 }
 
-Result<Split::Green> Split::make_green(Primary& primary, const std::vector<int>& groups) const {
+Result<Split::Green> Split::make_one(Primary& primary, const std::vector<int>& groups) const {
   const auto& driver = primary.driver();
   std::vector<CUdevResource> resources;
   resources.reserve(groups.size() + 1);
@@ -233,16 +253,16 @@ Result<Split::Green> Split::make_green(Primary& primary, const std::vector<int>&
     resources.push_back(groups_[static_cast<std::size_t>(group)]);
   Green green;
   if (groups.back() + 1 == group_count() && rest_.sm.smCount > 0) {
-    // Nothing promises that a driver takes what is left together with groups.
     auto all = resources;
     all.push_back(rest_);
-    if (const auto made = make_green(primary, std::move(all)))
-      green.context = *made;
-    else if (primary.lost())
+    auto made = create(primary, std::move(all), Errc::unsupported);
+    // Nothing promises that a driver takes what is left together with groups.
+    if (!made && made.error().code() != Errc::unsupported)
       return fail(made.error());
+    green.context = made ? *made : nullptr;
   }
   if (green.context == nullptr) {
-    GPUACTORS_LET(made, make_green(primary, std::move(resources)));
+    GPUACTORS_LET(made, create(primary, std::move(resources), Errc::internal));
     green.context = made;
   }
   CUdevResource held{};
@@ -260,6 +280,20 @@ Result<Split::Green> Split::make_green(Primary& primary, const std::vector<int>&
   }
   green.events = *events;
   return green;
+}
+
+Result<CUgreenCtx> Split::create(Primary& primary, std::vector<CUdevResource> resources, Errc otherwise) const {
+  const auto& driver = primary.driver();
+  const auto detail = fmt::format("{} of {} groups of SMs", resources.size(), groups_.size());
+  CUdevResourceDesc description = nullptr;
+  GPUACTORS_TRY(primary.check(
+      driver.dev_resource_generate_desc(&description, resources.data(), static_cast<unsigned>(resources.size())),
+      "cuDevResourceGenerateDesc", otherwise, detail));
+  CUgreenCtx context = nullptr;
+  GPUACTORS_TRY(
+      primary.check(driver.green_ctx_create(&context, description, primary.device(), CU_GREEN_CTX_DEFAULT_STREAM),
+                    "cuGreenCtxCreate", otherwise, detail));
+  return context;
 }
 
 void Split::give_back(const Part& part) noexcept {

@@ -18,7 +18,8 @@ namespace gpuactors::cuda {
 /// kernel whose blocks come in clusters of four. Any thread.
 ///
 /// Green contexts stay when nobody holds them, for the next who gets the same groups: the driver waits for all that
-/// runs on the device to make one, and keeps 4 MiB of the device for each that has ended (driver 580).
+/// runs in the process to make one, and keeps 4 MiB of the device for each that has ended (driver 580). Those that were
+/// used least lately go where there are too many, and all that nobody holds where the driver makes no more.
 class Split {
 public:
   using Holder = detail::ComputeGroups::Holder;
@@ -50,7 +51,7 @@ public:
   };
   Result<Part> take(Primary& primary, Share share, Images& images);
 
-  /// Ends a part; its streams are gone. The primary context is current.
+  /// Ends a part; its streams are gone.
   void give_back(const Part& part) noexcept;
 
   /// Streams of a part; one at a time for the whole device, for the driver does not order threads that use one green
@@ -107,15 +108,22 @@ private:
     int sms = 0;
     CUcontext events = nullptr;
     int holders = 0;
+    /// How many images its kernels are of.
+    std::size_t images = 0;
+    /// When somebody last came to it, by a count of those who came.
+    std::uint64_t used = 0;
   };
 
   /// Joins the green context of the part's groups, which it makes for the first. Only what is quick is done under the
   /// mutex: others make and end streams meanwhile, and must not wait for the device.
   Result<void> join(Primary& primary, Part& part, Images& images);
-  Result<Green> make_green(Primary& primary, const std::vector<int>& groups) const;
-  Result<CUgreenCtx> make_green(Primary& primary, std::vector<CUdevResource> resources) const;
-  /// Takes out one that nobody holds where too many are kept. Its mutex is held.
-  CUgreenCtx take_spare();
+  /// Makes one, if need be in the place of those that nobody holds.
+  Result<Green> make_green(Primary& primary, const std::vector<int>& groups);
+  Result<Green> make_one(Primary& primary, const std::vector<int>& groups) const;
+  Result<CUgreenCtx> create(Primary& primary, std::vector<CUdevResource> resources, Errc otherwise) const;
+  /// Takes out the one that nobody holds and that was used least lately, if there are more than `kept`. Their mutex is
+  /// held.
+  CUgreenCtx take_spare(std::size_t kept);
 
   /// Null where there are no groups.
   const std::shared_ptr<Primary> primary_;
@@ -126,6 +134,7 @@ private:
   /// Guards the green contexts and what is made of them. Never taken with the other one held.
   std::mutex greens_mutex_;
   std::map<std::vector<int>, Green> greens_;
+  std::uint64_t uses_ = 0;
   /// Guards what follows.
   mutable std::mutex mutex_;
   detail::ComputeGroups allocator_;

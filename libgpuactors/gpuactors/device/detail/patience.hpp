@@ -12,9 +12,8 @@ namespace gpuactors::detail {
 /// How long to sleep before the next look at work that was waited for so long already; zero: look at once; empty: it
 /// takes so long that the driver may as well wake the thread, which costs no processor.
 ///
-/// The driver wakes a thread by an interrupt: on an H200 in a virtual machine that took 300 us (driver 580,
-/// docs/gpu-verification.md), many times what the work of a call takes. So the sleep is a 32nd of what was waited: the
-/// end is seen late by 3 % at most, and never by more than 0.1 ms.
+/// The driver wakes a thread by an interrupt: on an H200 in a virtual machine that took 300 us (docs/design/0049), many
+/// times what the work of a call takes. So the sleep is a 32nd of what was waited, and 0.1 ms at most.
 [[nodiscard]] constexpr std::optional<Duration> pause_after(Duration waited) noexcept {
   using std::chrono::microseconds;
   using std::chrono::milliseconds;
@@ -27,6 +26,16 @@ namespace gpuactors::detail {
   if (waited >= enough)
     return std::nullopt;
   return std::min(waited / part, longest_pause);
+}
+
+/// The same for a thread that looks at the work of many, the latest of which was waited for so long, and whose last
+/// look took so long: never at once, for others tell it too, and looking is not all that it does.
+[[nodiscard]] constexpr Duration look_again_after(Duration waited, Duration look) noexcept {
+  constexpr Duration least = std::chrono::microseconds{20};
+  constexpr Duration most = std::chrono::milliseconds{5};
+  constexpr int looks = 16;
+  const auto pause = pause_after(waited);
+  return pause ? std::min(most, std::max({*pause, least, looks * std::min(look, most)})) : most;
 }
 
 /// Sleeps for microseconds as they are, which the kernel would round up by another 50. Any thread.
