@@ -161,7 +161,7 @@ def environment_of(machine, name, *arguments):
 def limits_processes(machine):
     alone = ("--isolation", "process")
     # The node itself was started with 70 %.
-    same(environment_of(machine, "m0", "--gpus", "0.25", "--memory", "100MiB", *alone), ["25", "0=356M"])
+    same(environment_of(machine, "m0", "--gpus", "0.25", "--memory", "100MiB", *alone), ["25", "0=420M"])
     same(environment_of(machine, "m1", "--gpus", "1", *alone), [None, None])
     same(environment_of(machine, "m2", "--gpus", "0.25"), ["70", None])
     machine.end(machine.node)
