@@ -5,50 +5,15 @@
 
 #include <caf/scoped_actor.hpp>
 #include <fmt/format.h>
-#include <google/protobuf/empty.pb.h>
-#include <google/protobuf/wrappers.pb.h>
+#include <gpu/actor_lab.hpp>
 #include <gpu/kernels.hpp>
 #include <gpu/show_kernels.hpp>
 
-#include <algorithm>
-#include <chrono>
-#include <cstring>
-#include <iostream>
+#include <string_view>
 
 namespace gpuactors::gpu {
 
 namespace {
-
-using google::protobuf::DoubleValue;
-using google::protobuf::Empty;
-
-constexpr int no_gpu = 77;
-
-double now_us() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// Ends the program: nothing can be measured.
-template <class T>
-T must(Result<T> result) {
-  if (!result) {
-    fmt::print(stderr, "gpu_actors: {}\n", to_string(result.error()));
-    std::exit(1);
-  }
-  return std::move(*result);
-}
-
-template <class F>
-double median_us(int count, F&& f) {
-  std::vector<double> times;
-  for (int i = 0; i < count; ++i) {
-    const auto start = now_us();
-    f();
-    times.push_back(now_us() - start);
-  }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
 
 /// Owns the whole device.
 class Launcher : public GPUActor {
@@ -147,5 +112,11 @@ int measure(bool smoke) {
 } // namespace gpuactors::gpu
 
 int main(int argc, char** argv) {
-  return gpuactors::gpu::measure(argc > 1 && std::strcmp(argv[1], "--smoke") == 0);
+  bool smoke = false;
+  bool overlap = false;
+  for (int i = 1; i < argc; ++i) {
+    smoke = smoke || std::string_view{argv[i]} == "--smoke";
+    overlap = overlap || std::string_view{argv[i]} == "--overlap";
+  }
+  return overlap ? gpuactors::gpu::measure_overlap(smoke) : gpuactors::gpu::measure(smoke);
 }

@@ -377,6 +377,7 @@ stage_suites() {
   ! full || teller=tell_stated run fractions_8_queues CUDA_DEVICE_MAX_CONNECTIONS=8 \
     "$bin/gpu_verify" --only fractions --stated
   run actors "$bin/gpu_actors" "${smoke[@]}"
+  run overlap "$bin/gpu_actors" --overlap "${smoke[@]}"
   # In a build, the program knows where its models are.
   local models=()
   [[ ! -d $here/llm ]] || models=("LLM_TEST_DATA=$here/llm")
