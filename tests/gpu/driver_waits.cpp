@@ -121,9 +121,7 @@ void check_driver_waits(Lab& lab) {
   const auto attempt = [&](const char* what, const std::function<void()>& call) {
     const auto result = holder.beside(call, held_for);
     auto& list = result.waited ? waiting : quick;
-    list += fmt::format("{}{}", list.empty() ? "" : ", ", what);
-    if (!result.waited)
-      list += fmt::format(" ({:.2f} ms)", result.ms);
+    list += fmt::format("{}{} ({:.2f} ms)", list.empty() ? "" : ", ", what, result.ms);
   };
   attempt("cuGreenCtxCreate", [&] { pieces.green = make_green(driver, device, pieces.group); });
   attempt("cuGreenCtxStreamCreate",

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace gpuactors::gpu {
@@ -38,15 +39,17 @@ public:
   /// Copies and multiplies on the next of its streams.
   Future<Empty> step(const Empty&) {
     auto& lane = lanes_[next_++ % lanes_.size()];
-    auto done = std::make_shared<Promise<Empty>>();
-    auto future = done->future();
+    // The message before it here is done first: what it copies and computes must not be touched.
+    lane.answer();
+    auto future = lane.done.emplace().future();
     auto queued = copy(lane);
     if (queued)
       queued = multiply(lane);
     if (queued)
-      queued = lane.stream->notify([done](const Result<void>& end) { done->set(answer(end)); });
+      queued = lane.stream->notify(
+          [&lane, thread = own_thread()](const Result<void>&) { thread.post([&lane] { lane.answer(); }); });
     if (!queued)
-      done->set(answer(queued));
+      lane.answer(queued);
     return future;
   }
 
@@ -66,11 +69,19 @@ private:
     Tensor a;
     Tensor c;
     std::unique_ptr<Stream> stream;
-  };
+    /// Of the message that has no answer yet.
+    std::optional<Promise<Empty>> done = {};
 
-  static Result<Empty> answer(const Result<void>& end) {
-    return end ? Result<Empty>{Empty{}} : Result<Empty>{fail(end.error())};
-  }
+    /// Answers it, once its work is done.
+    /// @param queued whether there is such work.
+    void answer(const Result<void>& queued = {}) {
+      if (!done)
+        return;
+      const auto end = queued ? stream->synchronize() : queued;
+      done->set(end ? Result<Empty>{Empty{}} : Result<Empty>{fail(end.error())});
+      done.reset();
+    }
+  };
 
   static Result<void> copy(Lane& lane) {
     return lane.stream->upload(lane.target.data(), lane.pinned.data(), lane.target.bytes());

@@ -412,13 +412,31 @@ run_bench() {
 # With MPS's daemon of this script, if it runs.
 mps() { CUDA_MPS_PIPE_DIRECTORY=$mps_folder CUDA_MPS_LOG_DIRECTORY=$mps_folder timeout -k "$grace" 10 "$@"; }
 
-# Ends that daemon, by force if need be: who goes on without it would meet its server.
+# gone PID: whether the process has ended, after a moment.
+gone() {
+  local i
+  for ((i = 0; i < 20; ++i)); do
+    runs "$1" || return 0
+    sleep 0.1
+  done
+  return 1
+}
+
+# runs PID: whether there is such a process, which has not ended.
+runs() { grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2> /dev/null; }
+
+# Ends that daemon and its servers, by force if need be: what goes on without it would meet them.
 end_mps() {
   [[ -n $mps_folder ]] || return 0
-  local pid
-  pid=$(cat "$mps_folder/nvidia-cuda-mps-control.pid" 2> /dev/null)
+  local pid pids
+  pids=$(cat "$mps_folder/nvidia-cuda-mps-control.pid" 2> /dev/null)
+  pids+=" $(mps nvidia-cuda-mps-control <<< get_server_list 2> /dev/null)"
   mps nvidia-cuda-mps-control <<< quit >> "$logs/mps_daemon.log" 2>&1
-  if [[ $pid =~ ^[0-9]+$ && $(cat "/proc/$pid/comm" 2> /dev/null) == nvidia-cuda-mps* ]]; then kill -9 "$pid"; fi
+  for pid in $pids; do
+    if [[ $pid =~ ^[0-9]+$ && $(cat "/proc/$pid/comm" 2> /dev/null) == nvidia-cuda-mps* ]] && ! gone "$pid"; then
+      kill -9 "$pid"
+    fi
+  done
   cat "$mps_folder"/*.log >> "$logs/mps_daemon.log" 2> /dev/null
   rm -rf "$mps_folder"
   mps_folder=''
@@ -436,7 +454,10 @@ check_mps() {
     add "mps=late"
     return
   fi
-  mps_folder=$(mktemp -d) || return
+  if ! mps_folder=$(mktemp -d); then
+    add "mps=skip:there is no folder for its daemon"
+    return
+  fi
   mps nvidia-cuda-mps-control -d > "$logs/mps_daemon.log" 2>&1
   code=$?
   if [[ $code -eq 0 ]]; then

@@ -131,6 +131,25 @@ verify_kit() {
   [[ $code -eq $wanted ]] || fail "exit code $code, not $wanted"
 }
 
+# runs PID: whether there is such a process, which has not ended.
+runs() { grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2> /dev/null; }
+
+# A daemon that stays until it is told to end, or for good. In the kernel's list it has the name of its script.
+stand_in tools/nvidia-cuda-mps-control << 'END'
+#!/bin/sh
+case $* in
+  -d)
+    ln -sf "$(command -v sleep)" "$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control"
+    "$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control" 60 > /dev/null 2>&1 &
+    echo $! > "$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid"
+    cp "$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid" mps_pid
+    ;;
+  *)
+    [ "$(cat)" != quit ] || [ -n "$MPS_STAYS" ] || kill "$(cat "$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid")"
+    ;;
+esac
+END
+
 unset CUDA_VISIBLE_DEVICES
 verify_kit 0 --json kit.json --stage suites
 says '^conformance_kernel +pass +exit code 0: modules are loaded LAZY'
@@ -143,6 +162,10 @@ says '^uuids +pass'
 says '^visible_index +pass'
 says '^sanitizer +skip +compute-sanitizer says'
 [[ $(cat asked) == timeout ]] || fail "nvidia-smi -L is not asked once with a time limit, but by: $(cat asked)"
+says '^mps +'
+! runs "$(cat mps_pid)" || fail "MPS's daemon was not told to end"
+MPS_STAYS=1 verify_kit 1 --json stays.json --stage rest
+! runs "$(cat mps_pid)" || fail "MPS's daemon that does not end is left behind"
 # With devices that were chosen for the script, what cannot be compared is said, and not tried again.
 CUDA_VISIBLE_DEVICES=0 verify_kit 1 --json chosen.json --stage rest
 says '^uuids +skip +CUDA_VISIBLE_DEVICES is set'

@@ -144,10 +144,16 @@ TEST_CASE("under MPS a quarter has a quarter of the SMs, and all of its lease's 
   for (const auto& actor : {first, second}) {
     CHECK(must(actor.call<Text>("grant").get(start_of_a_chip)).text() == to_string(ComputeEnforcement::capped));
     CHECK(must(actor.call<Text>("limits").get(start_of_a_chip)).text() == "25 0=2368M");
-    const auto used = learn(actor, "used_sms");
-    CHECK(used > 0);
-    CHECK(used <= learn(actor, "granted_sms"));
-    CHECK(used * 4 <= learn(actor, "device_sms"));
+    const auto used = actor.call<Number>("used_sms").get(start_of_a_chip);
+    if (!used && used.error().code() == Errc::unsupported) {
+      WARN(used.error().message());
+    } else {
+      const auto sms = must(used).value();
+      const auto all = learn(actor, "device_sms");
+      CHECK(sms <= learn(actor, "granted_sms"));
+      CHECK(sms * 4 <= all);
+      CHECK(sms * 5 >= all);
+    }
     CHECK(learn(actor, "product") == 256);
     check_filled(actor);
     CHECK(learn(actor, "product") == 256);

@@ -48,23 +48,46 @@ public:
   /// Null: nobody has looked since the stream got more.
   std::shared_ptr<Told> of(CUstream stream) {
     const std::lock_guard guard{mutex_};
-    const auto found = told_.find(stream);
-    return found != told_.end() ? found->second : nullptr;
+    const auto found = streams_.find(stream);
+    return found != streams_.end() ? found->second.last : nullptr;
   }
 
   std::shared_ptr<Told> add(CUstream stream) {
     const std::lock_guard guard{mutex_};
-    return told_[stream] = std::make_shared<Told>();
+    auto& [last, all] = streams_[stream];
+    std::erase_if(all, [](const auto& told) { return told->done && told->result; });
+    return last = all.emplace_back(std::make_shared<Told>());
   }
 
-  void forget(CUstream stream) {
+  /// The stream gets more.
+  void outdate(CUstream stream) {
     const std::lock_guard guard{mutex_};
-    told_.erase(stream);
+    if (const auto found = streams_.find(stream); found != streams_.end())
+      found->second.last = nullptr;
+  }
+
+  /// All its work is done. @returns the first error that was told to a look: the stream itself tells an error once.
+  Result<void> settle(CUstream stream) {
+    std::vector<std::shared_ptr<Told>> all;
+    {
+      const std::lock_guard guard{mutex_};
+      if (const auto found = streams_.extract(stream); !found.empty())
+        all = found.mapped().all;
+    }
+    for (const auto& told : all)
+      if (told->done && !told->result)
+        return told->result;
+    return {};
   }
 
 private:
+  struct Stream {
+    std::shared_ptr<Told> last;
+    std::vector<std::shared_ptr<Told>> all;
+  };
+
   std::mutex mutex_;
-  std::map<CUstream, std::shared_ptr<Told>> told_;
+  std::map<CUstream, Stream> streams_;
 };
 
 Looks& looks() {
@@ -286,7 +309,7 @@ CUresult stream_create(CUstream* stream, unsigned flags) {
 
 CUresult stream_destroy(CUstream stream) {
   need_no_capture(stream, "cuStreamDestroy");
-  looks().forget(stream);
+  (void)looks().settle(stream);
   forget_stream(stream);
   pass_frees(stream);
   forget_code_of_stream(stream);
@@ -299,11 +322,8 @@ CUresult stream_synchronize(CUstream stream) {
   need_no_capture(stream, "cuStreamSynchronize");
   pass_frees(stream);
   auto done = machine().backend->synchronize(handle(stream));
-  // An error is told once, and who has looked before has it.
-  if (const auto told = looks().of(stream); told != nullptr && done)
-    done = told->result;
-  looks().forget(stream);
-  return code_of(done);
+  const auto told = looks().settle(stream);
+  return code_of(done ? told : done);
 }
 
 CUresult stream_query(CUstream stream) {
@@ -458,7 +478,7 @@ CUresult launch_kernel(CUfunction function, unsigned grid, unsigned grid_y, unsi
 } // namespace
 
 void note_more(CUstream stream) {
-  looks().forget(stream);
+  looks().outdate(stream);
 }
 
 StreamHandle handle(CUstream stream) {

@@ -139,9 +139,11 @@ void Images::load_for_primary(int ordinal) {
       load_into_primary(image.begin, *loaded, ordinal);
 }
 
-void Images::load_for_new_context() {
+std::size_t Images::load_for_new_context() {
+  std::size_t count = 0;
   for (const auto& [image, loaded] : all())
-    load_into_current(*loaded);
+    count += load_into_current(*loaded) ? 1 : 0;
+  return count;
 }
 
 std::size_t Images::count() {
@@ -219,20 +221,21 @@ Result<CUlibrary> Images::load(const KernelImage& image, Loaded& loaded, const c
   return library;
 }
 
-void Images::load_into_current(Loaded& loaded) const {
+bool Images::load_into_current(Loaded& loaded) const {
   std::vector<CUkernel> kernels;
   {
     const std::lock_guard guard{loaded.mutex};
     kernels = loaded.kernels;
   }
   if (driver_.kernel_get_function == nullptr)
-    return;
+    return false;
   for (auto* kernel : kernels) {
     CUfunction function = nullptr;
     // It may be there in part only.
     if (driver_.kernel_get_function(&function, kernel) == CUDA_SUCCESS && driver_.func_load != nullptr)
       (void)driver_.func_load(function);
   }
+  return !kernels.empty();
 }
 
 } // namespace gpuactors::cuda

@@ -33,7 +33,8 @@ public:
   void load_for_primary(int ordinal);
 
   /// The same for a new context, which is current: all that is known.
-  void load_for_new_context();
+  /// @returns of how many images: of one that another thread loads just now there may be nothing yet.
+  std::size_t load_for_new_context();
 
   /// How many images are known.
   std::size_t count();
@@ -60,7 +61,8 @@ private:
   /// Everything in `images_` at the moment.
   std::vector<std::pair<KernelImage, Loaded*>> all();
   Result<CUlibrary> load(const KernelImage& image, Loaded& loaded, const char* what, int ordinal);
-  void load_into_current(Loaded& loaded) const;
+  /// @returns whether there was anything to load.
+  bool load_into_current(Loaded& loaded) const;
   /// The same for the primary context of that device, unless it was done before: whoever comes meanwhile waits for it.
   void load_into_primary(Name image, Loaded& loaded, int ordinal);
 

@@ -18,12 +18,11 @@ Result<void> MemoryPool::open(std::uint64_t limit_bytes) {
   props.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
   props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   props.location.id = primary_->ordinal();
-  const auto limit = round_up(limit_bytes, chunk_bytes);
-  props.maxSize = limit + chunk_bytes;
+  props.maxSize = round_up(limit_bytes, chunk_bytes) + chunk_bytes;
   GPUACTORS_TRY(primary_->check(primary_->driver().mem_pool_create(&pool_, &props), "cuMemPoolCreate",
                                 Errc::out_of_memory, fmt::format("maximum {} B", props.maxSize)));
   // Kept, not returned to the device at every synchronization: the lease holds it anyway.
-  GPUACTORS_TRY(set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, limit));
+  GPUACTORS_TRY(set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, limit_bytes));
   GPUACTORS_TRY(set_flag(CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, 1));
   GPUACTORS_TRY(set_flag(CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, 1));
   // No: it makes streams of one actor wait for each other where the program did not say so.

@@ -84,12 +84,13 @@ int mps_percentage(Primary& primary) {
 }
 
 /// The driver may load code for each context by itself. Nobody else uses this one yet, so that it may be current here.
-void load_kernels(const Driver& driver, CUgreenCtx green, Images& images) {
+/// @returns of how many images.
+std::size_t load_kernels(const Driver& driver, CUgreenCtx green, Images& images) {
   CUcontext context = nullptr;
   if (driver.ctx_from_green_ctx == nullptr || driver.ctx_from_green_ctx(&context, green) != CUDA_SUCCESS)
-    return;
-  if (const Entered entered{driver, context})
-    images.load_for_new_context();
+    return 0;
+  const Entered entered{driver, context};
+  return entered ? images.load_for_new_context() : 0;
 }
 
 } // namespace
@@ -196,10 +197,8 @@ Result<void> Split::join(Primary& primary, Part& part, Images& images) {
     own = made;
   }
   // Those that are known since somebody last held it, too.
-  if (const auto known = images.count(); own.images < known) {
-    load_kernels(primary.driver(), own.context, images);
-    own.images = known;
-  }
+  if (own.images < images.count())
+    own.images = load_kernels(primary.driver(), own.context, images);
   CUgreenCtx spare = nullptr;
   {
     const std::lock_guard guard{greens_mutex_};
@@ -230,8 +229,8 @@ CUgreenCtx Split::take_spare(std::size_t kept) {
 
 Result<Split::Green> Split::make_green(Primary& primary, const std::vector<int>& groups) {
   auto made = make_one(primary, groups);
-  bool room = false;
-  while (!made && !primary.lost()) {
+  // A driver that makes no more may have room for as many as end; one that cannot make them has not.
+  while (!made && !primary.lost() && made.error().code() != Errc::unsupported) {
     CUgreenCtx spare = nullptr;
     {
       const std::lock_guard guard{greens_mutex_};
@@ -240,9 +239,9 @@ Result<Split::Green> Split::make_green(Primary& primary, const std::vector<int>&
     if (spare == nullptr)
       break;
     (void)primary.driver().green_ctx_destroy(spare);
-    room = true;
+    made = make_one(primary, groups);
   }
-  return room ? make_one(primary, groups) : std::move(made);
+  return made;
 }
 
 Result<Split::Green> Split::make_one(Primary& primary, const std::vector<int>& groups) const {

@@ -19,7 +19,7 @@ namespace gpuactors::cuda {
 ///
 /// Green contexts stay when nobody holds them, for the next who gets the same groups: the driver waits for all that
 /// runs in the process to make one, and keeps 4 MiB of the device for each that has ended (driver 580). Those that were
-/// used least lately go where there are too many, and all that nobody holds where the driver makes no more.
+/// used least lately go where there are too many, and where the driver makes no more.
 class Split {
 public:
   using Holder = detail::ComputeGroups::Holder;
