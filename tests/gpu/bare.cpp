@@ -42,6 +42,30 @@ BareKernel::BareKernel(Lab& lab) {
   function = reinterpret_cast<CUfunction>(kernel);
 }
 
+void BareKernel::launch(const cuda::Driver& driver, CUstream stream) const {
+  std::uint64_t n = 1;
+  KernelPack<> pack;
+  void* arguments[] = {&n, &pack};
+  must(driver.launch_kernel(function, 1, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr));
+}
+
+CUdevResource one_group(const cuda::Driver& driver, CUdevice device, unsigned sms) {
+  CUdevResource all{};
+  CUdevResource group{};
+  unsigned count = 1;
+  must(driver.device_get_dev_resource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+  must(driver.dev_sm_resource_split(&group, &count, &all, nullptr, 0, std::max(sms, all.sm.minSmPartitionSize)));
+  return group;
+}
+
+CUgreenCtx make_green(const cuda::Driver& driver, CUdevice device, CUdevResource group) {
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx context = nullptr;
+  must(driver.dev_resource_generate_desc(&description, &group, 1));
+  must(driver.green_ctx_create(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
+  return context;
+}
+
 Result<std::shared_ptr<Device>> find_device() {
   GPUACTORS_LET(module, load_cuda_module());
   GPUACTORS_LET(devices, module->devices());

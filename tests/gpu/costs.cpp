@@ -26,11 +26,7 @@ double median_open(Lab& lab, Share share) {
 /// takes of the device's memory: nothing documents either.
 std::pair<int, std::size_t> count_greens(Lab& lab, const BareContext& bare) {
   const auto& driver = lab.driver;
-  CUdevResource all{};
-  CUdevResource group{};
-  unsigned count = 1;
-  must(driver.device_get_dev_resource(bare.device(), &all, CU_DEV_RESOURCE_TYPE_SM));
-  must(driver.dev_sm_resource_split(&group, &count, &all, nullptr, 0, std::max(1U, all.sm.minSmPartitionSize)));
+  const auto group = one_group(driver, bare.device());
   std::vector<CUgreenCtx> made;
   const auto free_bytes = [&] {
     std::size_t free = 0;
@@ -39,13 +35,11 @@ std::pair<int, std::size_t> count_greens(Lab& lab, const BareContext& bare) {
     return free;
   };
   const auto before = free_bytes();
-  for (int i = 0; i < lab.sized(100, 3); ++i) {
-    CUdevResourceDesc description = nullptr;
-    CUgreenCtx context = nullptr;
-    if (driver.dev_resource_generate_desc(&description, &group, 1) != CUDA_SUCCESS
-        || driver.green_ctx_create(&context, description, bare.device(), CU_GREEN_CTX_DEFAULT_STREAM) != CUDA_SUCCESS)
-      break;
-    made.push_back(context);
+  try {
+    for (int i = 0; i < lab.sized(100, 3); ++i)
+      made.push_back(make_green(driver, bare.device(), group));
+  } catch (const Trouble&) {
+    // It makes no more: so many there are.
   }
   const auto taken = before - std::min(before, free_bytes());
   for (auto* context : made)
@@ -175,13 +169,8 @@ void measure_launches(Lab& lab) {
   const BareContext bare{lab};
   CUstream bare_stream = nullptr;
   must(lab.driver.stream_create(&bare_stream, CU_STREAM_NON_BLOCKING));
-  auto* const kernel = BareKernel{lab}.function;
-  std::uint64_t n = 1;
-  KernelPack<> pack;
-  void* arguments[] = {&n, &pack};
-  const auto launch_bare = [&] {
-    must(lab.driver.launch_kernel(kernel, 1, 1, 1, 256, 1, 1, 0, bare_stream, arguments, nullptr));
-  };
+  const BareKernel kernel{lab};
+  const auto launch_bare = [&] { kernel.launch(lab.driver, bare_stream); };
   const auto wait = [&] { wait_bare(lab.driver, bare_stream); };
   for (int i = 0; i < warm_up; ++i)
     launch_bare();
@@ -223,12 +212,9 @@ void measure_fetch(Lab& lab) {
   must(lab.driver.stream_create(&raw, CU_STREAM_NON_BLOCKING));
   void* block = nullptr;
   must(lab.driver.mem_host_alloc(&block, sizeof(std::int32_t), CU_MEMHOSTALLOC_PORTABLE));
-  auto* const kernel = BareKernel{lab}.function;
-  std::uint64_t n = 1;
-  KernelPack<> pack;
-  void* arguments[] = {&n, &pack};
+  const BareKernel kernel{lab};
   const auto fetch = [&](void* host) {
-    must(lab.driver.launch_kernel(kernel, 1, 1, 1, 256, 1, 1, 0, raw, arguments, nullptr));
+    kernel.launch(lab.driver, raw);
     must(lab.driver.memcpy_async(reinterpret_cast<CUdeviceptr>(host), reinterpret_cast<CUdeviceptr>(word.raw()),
                                  word.bytes(), raw));
     wait_bare(lab.driver, raw);

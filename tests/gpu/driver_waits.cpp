@@ -28,28 +28,8 @@ struct Pieces {
   void* pinned = nullptr;
 };
 
-CUdevResource one_group(const cuda::Driver& driver, CUdevice device) {
-  CUdevResource all{};
-  CUdevResource group{};
-  unsigned count = 1;
-  must(driver.device_get_dev_resource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
-  must(driver.dev_sm_resource_split(&group, &count, &all, nullptr, 0, std::max(1U, all.sm.minSmPartitionSize)));
-  return group;
-}
-
-CUgreenCtx make_green(const cuda::Driver& driver, CUdevice device, CUdevResource group) {
-  CUdevResourceDesc description = nullptr;
-  CUgreenCtx context = nullptr;
-  must(driver.dev_resource_generate_desc(&description, &group, 1));
-  must(driver.green_ctx_create(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
-  return context;
-}
-
-void launch_nothing(const cuda::Driver& driver, CUfunction kernel, CUstream stream) {
-  std::uint64_t n = 1;
-  KernelPack<> pack;
-  void* arguments[] = {&n, &pack};
-  must(driver.launch_kernel(kernel, 1, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr));
+void launch_and_wait(const cuda::Driver& driver, const BareKernel& kernel, CUstream stream) {
+  kernel.launch(driver, stream);
   wait_bare(driver, stream);
 }
 
@@ -67,11 +47,11 @@ void multiply(Lab& lab, const Pieces& pieces, const Tensor& matrices) {
 
 /// While a green context is made on a thread of its own: the longest that a launch and its wait took here, in
 /// milliseconds.
-double longest_launch(Lab& lab, Holder& holder, CUdevice device, CUdevResource group, CUfunction kernel) {
+double longest_launch(Lab& lab, Holder& holder, CUdevice device, CUdevResource group, const BareKernel& kernel) {
   const auto& driver = lab.driver;
   CUstream stream = nullptr;
   must(driver.stream_create(&stream, CU_STREAM_NON_BLOCKING));
-  launch_nothing(driver, kernel, stream);
+  launch_and_wait(driver, kernel, stream);
   double longest = 0;
   std::string trouble;
   (void)holder.beside(
@@ -89,7 +69,7 @@ double longest_launch(Lab& lab, Holder& holder, CUdevice device, CUdevResource g
           }
         }};
         while (!made)
-          longest = std::max(longest, milliseconds([&] { launch_nothing(driver, kernel, stream); }));
+          longest = std::max(longest, milliseconds([&] { launch_and_wait(driver, kernel, stream); }));
       },
       held_for);
   if (!trouble.empty())
@@ -135,8 +115,8 @@ void check_driver_waits(Lab& lab) {
     props.maxSize = 64 * mib;
     must(driver.mem_pool_create(&pieces.pool, &props));
   });
-  attempt("the first launch of a kernel", [&] { launch_nothing(driver, kernel.function, pieces.stream); });
-  attempt("the next launch", [&] { launch_nothing(driver, kernel.function, pieces.stream); });
+  attempt("the first launch of a kernel", [&] { launch_and_wait(driver, kernel, pieces.stream); });
+  attempt("the next launch", [&] { launch_and_wait(driver, kernel, pieces.stream); });
   attempt("cublasCreate", [&] { must(lab.cublas.create(&pieces.handle)); });
   for (const auto* what : {"the first product of a shape", "the next product"})
     attempt(what, [&] { multiply(lab, pieces, matrices); });
@@ -147,7 +127,7 @@ void check_driver_waits(Lab& lab) {
   must(driver.event_destroy(pieces.event));
   attempt("cuStreamDestroy", [&] { must(driver.stream_destroy(pieces.stream)); });
   attempt("cuGreenCtxDestroy", [&] { must(driver.green_ctx_destroy(pieces.green)); });
-  const auto longest = longest_launch(lab, holder, device, pieces.group, kernel.function);
+  const auto longest = longest_launch(lab, holder, device, pieces.group, kernel);
   attempt("cuLibraryUnload", [&] { must(driver.library_unload(kernel.library)); });
   lab.report.state(
       "driver waits",

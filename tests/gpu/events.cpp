@@ -9,14 +9,7 @@ namespace {
 /// A green context over the smallest group of SMs, with a stream.
 struct Green {
   Green(Lab& lab, CUdevice device) : driver(lab.driver) {
-    CUdevResource all{};
-    CUdevResource group{};
-    unsigned count = 1;
-    must(driver.device_get_dev_resource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
-    must(driver.dev_sm_resource_split(&group, &count, &all, nullptr, 0, std::max(1U, all.sm.minSmPartitionSize)));
-    CUdevResourceDesc description = nullptr;
-    must(driver.dev_resource_generate_desc(&description, &group, 1));
-    must(driver.green_ctx_create(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
+    context = make_green(driver, device, one_group(driver, device));
     must(driver.green_ctx_stream_create(&stream, context, CU_STREAM_NON_BLOCKING, 0));
   }
   Green(const Green&) = delete;

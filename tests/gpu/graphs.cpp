@@ -52,13 +52,10 @@ void check_graph_sms(Lab& lab) {
 /// A graph of the bare driver with as many kernels that do nothing.
 CUgraphExec make_bare(Lab& lab, CUstream stream, int kernels) {
   const auto& driver = lab.driver;
-  auto* const kernel = BareKernel{lab}.function;
-  std::uint64_t n = 1;
-  KernelPack<> pack;
-  void* arguments[] = {&n, &pack};
+  const BareKernel kernel{lab};
   must(driver.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   for (int i = 0; i < kernels; ++i)
-    must(driver.launch_kernel(kernel, 1, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr));
+    kernel.launch(driver, stream);
   CUgraph graph = nullptr;
   must(driver.stream_end_capture(stream, &graph));
   CUgraphExec executable = nullptr;

@@ -142,9 +142,19 @@ private:
 struct BareKernel {
   explicit BareKernel(Lab& lab);
 
+  /// One launch of one block.
+  void launch(const cuda::Driver& driver, CUstream stream) const;
+
   CUlibrary library = nullptr;
   CUfunction function = nullptr;
 };
+
+/// The first group of a split of its own, of so many SMs; 1: as few as the device makes. It may overlap with groups of
+/// ours.
+CUdevResource one_group(const cuda::Driver& driver, CUdevice device, unsigned sms = 1);
+
+/// A green context over it, which the caller ends.
+CUgreenCtx make_green(const cuda::Driver& driver, CUdevice device, CUdevResource group);
 
 /// Waits in the fastest way, which keeps a processor busy: in cuStreamSynchronize the thread sleeps.
 inline void wait_bare(const cuda::Driver& driver, CUstream stream) {

@@ -42,15 +42,9 @@ double ours(Context& context, Matrices& m, int rounds) {
 /// ours: the two never run at once.
 struct BareGreen {
   BareGreen(Lab& lab, CUdevice device, int sms) : driver(lab.driver) {
-    CUdevResource all{};
-    must(driver.device_get_dev_resource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
-    unsigned count = 1;
-    CUdevResource group{};
-    must(driver.dev_sm_resource_split(&group, &count, &all, nullptr, 0, static_cast<unsigned>(sms)));
+    const auto group = one_group(driver, device, static_cast<unsigned>(sms));
     has = static_cast<int>(group.sm.smCount);
-    CUdevResourceDesc description = nullptr;
-    must(driver.dev_resource_generate_desc(&description, &group, 1));
-    must(driver.green_ctx_create(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
+    context = make_green(driver, device, group);
     must(driver.green_ctx_stream_create(&stream, context, CU_STREAM_NON_BLOCKING, 0));
   }
   BareGreen(const BareGreen&) = delete;
