@@ -52,6 +52,29 @@ std::shared_ptr<Redial> redial_of(LinkedProcess& process, Redial::OnChange on_ch
 
 } // namespace
 
+TEST_CASE("no two processes are the same to CAF, whatever they share", "[wire]") {
+  using Identity = caf::node_id::default_data;
+  const auto host_of = [](caf::actor_system& system) {
+    // The last byte counts the systems of one process, with CAF alone.
+    auto host = static_cast<const Identity*>(std::as_const(system.node()).operator->())->host_id();
+    return std::vector(host.begin(), host.end() - 1);
+  };
+  LinkedProcess one;
+  LinkedProcess other;
+  CHECK(host_of(one.system()) != host_of(other.system()));
+  System without_links;
+  CHECK(one.system().node() != without_links.get().node());
+  CHECK(one.ask(one.connect(other)));
+}
+
+TEST_CASE("a process that connects to a port of its own is told so", "[wire]") {
+  LinkedProcess process;
+  const auto connected = process.connect_async(process.address()).get();
+  REQUIRE(!connected);
+  CHECK(connected.error().code() == Errc::invalid_argument);
+  CHECK(connected.error().message() == to_string(process.address()) + " is a port of this process itself");
+}
+
 TEST_CASE("a request sent the moment that there is a lane comes after the words with which its connection begins",
           "[wire]") {
   LinkedProcess accepting;

@@ -34,6 +34,7 @@
 #endif
 
 #include <google/protobuf/message.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -42,6 +43,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -210,6 +212,46 @@ inline void set_heartbeat(caf::actor_system_config& config, std::chrono::nanosec
   config.set("caf.middleman.workers", std::size_t{0});
 #endif
 }
+
+/// CAF's module for connections, for `load<Middleman<Multiplexer>>()`: with it, no two processes that ever run are the
+/// same to CAF. CAF 0.17 makes a process's identity of addresses and PID, which containers share: those of one
+/// machine's network, as process 1 of each; those of two machines whose bridges number alike; and a container with the
+/// one before.
+#if GPUACTORS_CAF_017
+template <class Multiplexer>
+class Middleman : public caf::io::middleman {
+public:
+  explicit Middleman(caf::actor_system& system) : caf::io::middleman(system), system_(system), multiplexer_(&system) {
+    // nop
+  }
+
+  static caf::actor_system::module* make(caf::actor_system& system, caf::detail::type_list<>) {
+    return new Middleman(system);
+  }
+
+  /// CAF calls this before there is any actor.
+  void init(caf::actor_system_config& config) override {
+    caf::io::middleman::init(config);
+    caf::node_id::default_data::host_id_type host;
+    std::random_device random;
+    std::generate(host.begin(), host.end(), [&random] { return static_cast<std::uint8_t>(random()); });
+    const auto pid = static_cast<std::uint32_t>(::getpid());
+    // CAF's own module sets the identity at this moment, as a friend; the system itself is not const.
+    const_cast<caf::node_id&>(system_.node()) = caf::make_node_id(pid, host); // NOLINT(*-const-cast)
+  }
+
+  caf::io::network::multiplexer& backend() override {
+    return multiplexer_;
+  }
+
+private:
+  caf::actor_system& system_;
+  Multiplexer multiplexer_;
+};
+#else
+template <class>
+using Middleman = caf::io::middleman;
+#endif
 
 /// The type of a connection's buffers.
 #if GPUACTORS_CAF_017

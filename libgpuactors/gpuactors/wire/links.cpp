@@ -2,6 +2,7 @@
 #include <gpuactors/wire/links.hpp>
 
 #include <caf/io/middleman.hpp>
+#include <caf/io/network/default_multiplexer.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +34,7 @@ Result<void> check_times(Duration heartbeat, Duration timeout) {
 }
 
 void configure_links(caf::actor_system_config& config, const LinkOptions& options) {
-  config.load<caf::io::middleman>();
+  config.load<caf_version::Middleman<caf::io::network::default_multiplexer>>();
   caf_version::set_heartbeat(config, options.heartbeat, options.timeout);
 }
 
@@ -213,11 +214,7 @@ void Links::dial(const Endpoint& to, TimePoint deadline, int attempts, const OnC
       if (content && (*content)->match_elements<caf::node_id, caf::strong_actor_ptr, Interfaces>()) {
         auto handle = (*content)->get_as<caf::strong_actor_ptr>(1);
         if (handle != nullptr && handle->node() == system_.node())
-          return done(
-              fail(Errc::invalid_argument,
-                   fmt::format("{} has the same identity as this process: CAF makes it from the machine and the "
-                               "process id, which two containers of one machine may share",
-                               to_string(to))));
+          return done(fail(Errc::invalid_argument, fmt::format("{} is a port of this process itself", to_string(to))));
         if (handle != nullptr)
           return done(std::move(handle));
         return done(fail(Errc::invalid_argument, fmt::format("{} is no port of gpuactors", to_string(to))));
