@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -166,6 +167,13 @@ FrontCounts Fronts::counts() const {
   state.grpc_answers.each([&](int code, std::uint64_t count) { counts.grpc_answers[code] = count; });
   counts.held_bytes = state.held->now();
   return counts;
+}
+
+void Fronts::turn(std::function<void()> done) const {
+  if (parts_->http)
+    parts_->http->turn(std::move(done));
+  else
+    done();
 }
 
 void Fronts::stop(gpuactors::Duration grace) {

@@ -108,6 +108,10 @@ public:
 
   [[nodiscard]] FrontCounts counts() const;
 
+  /// Calls `done` when each thread that reads and writes HTTP has taken a turn: later where they are busy, never where
+  /// one is stuck. Without HTTP, at once. Not after `stop`.
+  void turn(std::function<void()> done) const;
+
   /// Takes no further requests, waits up to `grace` for those that are being answered, then closes all connections.
   /// Calls after the first do nothing.
   void stop(gpuactors::Duration grace);

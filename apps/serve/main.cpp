@@ -3,6 +3,7 @@
 #include "models/model_loader.hpp"
 #include "options.hpp"
 
+#include <gpuactors/base/service_manager.hpp>
 #include <gpuactors/gpuactors.hpp>
 
 #include <apps/serve/protocol/data_type.hpp>
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <iostream>
@@ -26,6 +28,7 @@ namespace {
 using gpuactors::Clock;
 using gpuactors::deadline_after;
 using gpuactors::Result;
+using gpuactors::ServiceManager;
 using gpuactors::StopSignals;
 
 constexpr int exit_failure = 1;
@@ -122,6 +125,20 @@ struct CloseFirst {
   }
 };
 
+/// Waits for a signal. The service manager hears meanwhile that the server is alive, as long as it takes turns.
+void wait_for_signal(const StopSignals& signals, const Fronts& fronts, const ServiceManager& manager) {
+  const auto beat = manager.beat();
+  if (!beat)
+    return signals.wait();
+  const auto turned = std::make_shared<std::atomic<bool>>(true);
+  while (!signals.wait_for(*beat)) {
+    if (turned->exchange(false)) {
+      manager.alive();
+      fronts.turn([turned] { *turned = true; });
+    }
+  }
+}
+
 /// Ends what servers of the deployment have left.
 Result<void> end_replicas(const ServeOptions& options) {
   GPUACTORS_LET(cluster, gpuactors::Cluster::open(options.cluster));
@@ -150,17 +167,22 @@ Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
   // Before the fronts, whose end waits for models that clients have loaded, also when this function returns early.
   const CloseFirst close_first{table};
   say_where(fronts, options.fronts);
+  const auto manager = ServiceManager::from_environment();
+  manager.status("loads models");
   GPUACTORS_LET(loader, load_models(table, options));
   GPUACTORS_LET(watch, watch_models(options, *loader));
   while (!signals.came() && !loader->wait_for(attention))
     continue;
   if (!signals.came()) {
     GPUACTORS_LET(missing, loader->outcome());
-    say(missing == 0 ? "ready"
-                     : fmt::format("ready, but for {} of {} models", missing,
-                                   options.models.size() + options.models_of_file.size()));
-    signals.wait();
+    const auto ready = missing == 0 ? std::string{"ready"}
+                                    : fmt::format("ready, but for {} of {} models", missing,
+                                                  options.models.size() + options.models_of_file.size());
+    say(ready);
+    manager.ready(ready);
+    wait_for_signal(signals, fronts, manager);
   }
+  manager.stopping();
   say("ending");
   watch = nullptr;
   // Models first: they answer what they have accepted, and the fronts what comes meanwhile, with "unavailable". What is

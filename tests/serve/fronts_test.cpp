@@ -1,4 +1,4 @@
-// The fronts where the machine has no threads left.
+// The fronts as a whole: where the machine has no threads left, and where one of theirs is stuck.
 #include "test_service.hpp"
 
 #include <apps/serve/fronts.hpp>
@@ -7,10 +7,18 @@
 #include <support/no_threads.hpp>
 #include <support/results.hpp>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
+
+#include <chrono>
+#include <future>
 #include <memory>
+#include <string>
 
 using namespace serve;
 using namespace serve::test;
+using gpuactors::test::Gate;
 using gpuactors::test::must;
 using gpuactors::test::NoThreads;
 
@@ -33,6 +41,41 @@ TEST_CASE("without threads neither front opens, and both do when there are some 
   }
   CHECK(Fronts::open(service, http).has_value());
   CHECK(Fronts::open(service, grpc).has_value());
+}
+
+TEST_CASE("fronts take a turn when each of their threads does, and none while one is stuck", "[serve]") {
+  namespace asio = boost::asio;
+  TestService service;
+  Gate gate;
+  FrontOptions options;
+  options.http = gpuactors::Endpoint{"127.0.0.1", 0};
+  auto fronts = must(Fronts::open(service, options));
+  const auto turn = [&fronts] {
+    const auto turned = std::make_shared<std::promise<void>>();
+    fronts.turn([turned] { turned->set_value(); });
+    return turned->get_future();
+  };
+  turn().wait();
+  service.hold_ready(gate);
+  asio::io_context context;
+  asio::ip::tcp::socket client{context};
+  client.connect({asio::ip::make_address("127.0.0.1"), fronts.http()->port});
+  asio::write(client, asio::buffer(std::string{"GET /v2/health/ready HTTP/1.1\r\nHost: x\r\n\r\n"}));
+  gate.await(1);
+  auto held = turn();
+  CHECK(held.wait_for(std::chrono::milliseconds{50}) == std::future_status::timeout);
+  gate.open();
+  held.wait();
+}
+
+TEST_CASE("fronts without HTTP have had their turn at once", "[serve]") {
+  TestService service;
+  FrontOptions options;
+  options.grpc = gpuactors::Endpoint{"127.0.0.1", 0};
+  const auto fronts = must(Fronts::open(service, options));
+  bool turned = false;
+  fronts.turn([&turned] { turned = true; });
+  CHECK(turned);
 }
 
 TEST_CASE("a loop that nobody has stopped ends together with its thread", "[serve]") {

@@ -484,6 +484,22 @@ def hands_over(machine):
 
 
 @case
+def says_how_it_is(machine):
+    """a service manager hears that it loads, is ready, alive while it takes turns, and ends"""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        address = f"gpuactors-serve-{os.getpid()}"
+        manager.bind("\0" + address)
+        manager.settimeout(DEADLINE)
+        env = dict(machine.env, NOTIFY_SOCKET="@" + address, WATCHDOG_USEC="600000")
+        with serving(machine.serve, "--model", f"digits={machine.file}", env=env):
+            said = [manager.recv(1000).decode() for _ in range(4)]
+            assert said == ["STATUS=loads models", "READY=1\nSTATUS=ready", "WATCHDOG=1", "WATCHDOG=1"], said
+        while said[-1] == "WATCHDOG=1":
+            said.append(manager.recv(1000).decode())
+        assert said[-1] == "STOPPING=1", said
+
+
+@case
 def moves(machine):
     """a replica leaves a node that is being emptied when another one serves elsewhere, and that costs no request"""
     with cluster_of(machine.gpuactors, machine.serve, "host:1x256MiB") as cluster:

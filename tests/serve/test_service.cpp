@@ -230,8 +230,18 @@ std::size_t TestService::cancelled() const {
 // -- what models say of themselves -------------------------------------------------------------
 
 bool TestService::ready() const {
-  const std::lock_guard lock{mutex_};
+  std::unique_lock lock{mutex_};
+  if (auto* gate = before_ready_) {
+    lock.unlock();
+    gate->pass();
+    lock.lock();
+  }
   return unloaded_.empty();
+}
+
+void TestService::hold_ready(gpuactors::test::Gate& gate) {
+  const std::lock_guard lock{mutex_};
+  before_ready_ = &gate;
 }
 
 Result<bool> TestService::model_ready(std::string_view model, std::string_view version) const {

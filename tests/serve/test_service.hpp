@@ -4,6 +4,7 @@
 #include "test_talk.hpp"
 
 #include <apps/serve/service.hpp>
+#include <support/gate.hpp>
 
 #include <condition_variable>
 #include <map>
@@ -49,6 +50,9 @@ public:
   /// Requests that were given up by their clients.
   [[nodiscard]] std::size_t cancelled() const;
 
+  /// Has every question whether it is ready wait at the gate, until that is opened.
+  void hold_ready(gpuactors::test::Gate& gate);
+
   [[nodiscard]] TalkCounts& talks() const noexcept {
     return *talks_;
   }
@@ -76,6 +80,7 @@ private:
   std::uint64_t next_ = 0;
   InferRequest last_;
   std::size_t cancelled_ = 0;
+  gpuactors::test::Gate* before_ready_ = nullptr;
   bool ending_ = false;
   std::thread watcher_;
 };

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <future>
 #include <mutex>
 #include <utility>
@@ -104,6 +105,13 @@ public:
     for (const auto& loop : loops_)
       loop->post([loop, tls] { loop->set_tls(tls); });
     return {};
+  }
+
+  /// @param from the loop that takes its turn first.
+  void turn(std::function<void()> done, std::size_t from = 0) {
+    if (from == loops_.size())
+      return done();
+    loops_[from]->post([this, from, done = std::move(done)]() mutable { turn(std::move(done), from + 1); });
   }
 
   void stop(gpuactors::Duration grace) {
@@ -230,6 +238,10 @@ const Endpoint& HttpServer::endpoint() const noexcept {
 
 Result<void> HttpServer::renew_tls() {
   return parts_->renew_tls();
+}
+
+void HttpServer::turn(std::function<void()> done) {
+  parts_->turn(std::move(done));
 }
 
 void HttpServer::stop(gpuactors::Duration grace) {

@@ -3,6 +3,7 @@
 
 #include <apps/serve/protocol/front_state.hpp>
 
+#include <functional>
 #include <memory>
 
 namespace serve {
@@ -21,6 +22,9 @@ public:
   /// Reads certificate and key again, for connections that come from now on. Any thread.
   /// @returns `invalid_argument` if they cannot be used: those before stay in use.
   gpuactors::Result<void> renew_tls();
+
+  /// Has each thread take a turn, one after the other; the last calls `done`. Nothing happens after `stop`. Any thread.
+  void turn(std::function<void()> done);
 
   /// Takes no further requests, waits up to `grace` for those under way, gives up the others, closes all connections.
   void stop(gpuactors::Duration grace);
