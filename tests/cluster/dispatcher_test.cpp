@@ -4,6 +4,7 @@
 #include <gpuactors/cluster/detail/broker_link.hpp>
 #include <gpuactors/cluster/detail/task_dispatcher.hpp>
 #include <gpuactors/cluster/pending.hpp>
+#include <gpuactors/wire/errors.hpp>
 #include <gpuactors/wire/request_port.hpp>
 
 #include <support/catch.hpp>
@@ -14,10 +15,14 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -211,4 +216,122 @@ TEST_CASE("a lease is the client's own while its holder is looked up, and no lon
   }
   links->lanes()->watch(nullptr);
   links.reset();
+}
+
+namespace {
+
+/// A dispatcher, and a broker that writes down what it is asked and answers when it is told to.
+struct Bed {
+  struct Question {
+    caf::strong_actor_ptr sender;
+    std::uint64_t answer = 0;
+  };
+
+  Bed() {
+    link->attach(broker.actor());
+  }
+
+  Bed(const Bed&) = delete;
+  Bed& operator=(const Bed&) = delete;
+
+  ~Bed() {
+    dispatcher->close();
+    link->close();
+    port.close();
+  }
+
+  std::shared_ptr<detail::WorkState<Payload, detail::PendingTask>> submit(std::optional<Duration> queue_timeout = {},
+                                                                          int retries = 0) {
+    auto task = std::make_shared<detail::WorkState<Payload, detail::PendingTask>>();
+    task->call.method = "anything";
+    task->retries_left = retries;
+    dispatcher->submit(task, std::make_shared<const detail::TaskShape>(), queue_timeout, {});
+    return task;
+  }
+
+  template <class... Ts>
+  void answer(std::size_t question, Ts&&... xs) {
+    const auto asked = questions.at(question);
+    caf_version::enqueue(asked.sender, broker.actor(), asked.answer, std::forward<Ts>(xs)...);
+  }
+
+  void hear(const caf::mailbox_element& element) {
+    const auto& content = element.content();
+    if (content.match_elements<v1::AcquireLease>()) {
+      said.emplace_back("acquire", content.get_as<v1::AcquireLease>(0).client_request());
+      questions.push_back({element.sender, element.mid.response_id().integer_value()});
+    } else if (content.match_elements<v1::CancelAcquire>()) {
+      said.emplace_back("cancel", content.get_as<v1::CancelAcquire>(0).client_request());
+    }
+  }
+
+  Cluster cluster = embed();
+  RequestPort port{cluster.system(), [](MessageContent&) {}};
+  std::vector<std::pair<std::string, std::uint64_t>> said;
+  std::vector<Question> questions;
+  Puppet broker{cluster.system(), [this](const auto& element, const auto&) { hear(element); }};
+  std::shared_ptr<detail::BrokerLink> link = std::make_shared<detail::BrokerLink>(port, [] { return v1::Hello{}; });
+  std::shared_ptr<detail::TaskDispatcher> dispatcher = std::make_shared<detail::TaskDispatcher>(port, link, nullptr, 1);
+};
+
+} // namespace
+
+TEST_CASE("a lease that is asked for and withdrawn at once is asked for first", "[cluster]") {
+  Bed bed;
+  std::vector<std::shared_ptr<detail::WorkState<Payload, detail::PendingTask>>> waiting;
+  // It is sent its task before the broker is asked for the next lease, on the same thread.
+  const Puppet runner{bed.cluster.system(), [&](const auto& element, const auto& self) {
+                        for (const auto& task : waiting)
+                          bed.dispatcher->cancel(*task, Error{Errc::cancelled, "the test withdrew it"});
+                        reply(element, self, Payload::of(text("done")));
+                      }};
+  const auto first = bed.submit();
+  for (int i = 0; i < 5; ++i)
+    waiting.push_back(bed.submit());
+  REQUIRE(bed.questions.size() == 4); // so many at a time
+  v1::Granted granted;
+  granted.mutable_lease()->set_id(1);
+  bed.answer(0, granted, runner.actor(), runner.actor());
+  CHECK(first->finished());
+  std::set<std::uint64_t> open;
+  for (const auto& [what, request] : bed.said)
+    if (what == "acquire")
+      open.insert(request);
+    else
+      CHECK(open.erase(request) == 1);
+  CHECK(open == std::set{bed.said.front().second}); // the one that was granted
+}
+
+TEST_CASE("a task that is queued again has all of its time in the queue again", "[cluster]") {
+  using namespace std::chrono_literals;
+  Bed bed;
+  std::promise<bool> ended;
+  std::shared_ptr<detail::WorkState<Payload, detail::PendingTask>> task;
+  // On one thread, in the order of their times: the refusal, the end of the first wait if it still counts, and a look.
+  must(bed.port.after(200ms, [&bed] { bed.answer(0, to_caf(Error{Errc::worker_died, "it is gone"})); }));
+  must(bed.port.after(450ms, [&ended, &task] { ended.set_value(task->finished()); }));
+  task = bed.submit(300ms, 1);
+  CHECK_FALSE(ended.get_future().get());
+  CHECK(bed.questions.size() == 2);
+}
+
+TEST_CASE("tasks that a runner has not begun when it ends run elsewhere, and use up no retry", "[cluster]") {
+  Bed bed;
+  const Puppet ending{bed.cluster.system(), [](const auto& element, const auto& self) {
+                        reply(element, self, to_caf(Error{Errc::not_begun, "it ends"}));
+                      }};
+  const Puppet runner{bed.cluster.system(),
+                      [](const auto& element, const auto& self) { reply(element, self, Payload::of(text("done"))); }};
+  const auto task = bed.submit();
+  const auto grant = [&](std::size_t question, std::uint64_t lease, const Puppet& to) {
+    v1::Granted granted;
+    granted.mutable_lease()->set_id(lease);
+    bed.answer(question, granted, to.actor(), to.actor());
+  };
+  grant(0, 1, ending);
+  CHECK_FALSE(task->finished());
+  REQUIRE(bed.questions.size() == 2);
+  grant(1, 2, runner);
+  REQUIRE(task->finished());
+  CHECK(Future<Payload>{task}.get().has_value());
 }

@@ -345,6 +345,29 @@ def ends_with_a_slow_reader(machine):
 
 
 @case
+def leaves(machine):
+    """a server that leaves serves on while it says that it is not ready, and closes connections behind their answers"""
+    server = Server(machine.serve, "--model", f"digits={machine.file}", "--leave-seconds", "3600", env=machine.env)
+    try:
+        server.process.send_signal(signal.SIGTERM)
+        until(lambda: server.lines[-1] == "leaving", "it leaves")
+        connection = server.connect()
+        connection.request("GET", "/v2/health/ready")
+        answer = connection.getresponse()
+        assert answer.status == 503 and answer.headers["Connection"] == "close", answer.headers
+        assert server.infer("digits", [[1.0] * INPUTS])[0] == 200
+        assert server.ask("GET", "/v2/health/live")[0] == 200
+        # A second signal ends it at once.
+        assert server.end()[0] == -signal.SIGTERM
+        with machine.serving("--model", f"digits={machine.file}", "--leave-seconds", "0.1") as short:
+            short.process.send_signal(signal.SIGTERM)
+            short.process.wait(DEADLINE)
+            assert short.lines[-2:] == ["leaving", "ending"], short.lines
+    finally:
+        server.kill()
+
+
+@case
 def ends_while_it_loads(machine):
     """a signal while a model waits for its share ends it at once, and so does one while a client loads"""
     # The second model never gets its share: without the signal, an hour would pass.

@@ -113,6 +113,56 @@ def no_descriptors(program, folder):
     cluster.end()
 
 
+@case
+def no_name_yet(program, folder):
+    """a node whose broker has no address yet keeps looking for it, and ends with 0 when it is told to"""
+    node = subprocess.Popen([program, "node", "--broker", "nobody.invalid:7711", "--devices", "host:1x64MiB", "--insecure"],
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                            env=dict(os.environ, XDG_STATE_HOME=folder))
+    try:
+        fits("the host nobody.invalid cannot be found: .*; looking again until it can", node.stderr.readline())
+        node.send_signal(signal.SIGTERM)
+        same((node.wait(DEADLINE), node.stderr.read()), (0, ""))
+    finally:
+        node.kill()
+        node.stderr.close()
+
+
+@case
+def no_driver(program, folder):
+    """a node in a container that was given GPUs says that it has none"""
+    if os.path.exists("/proc/driver/nvidia"):
+        return
+    node = subprocess.Popen([program, "node", "--broker", "127.0.0.1:1", "--insecure"], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True,
+                            env=dict(os.environ, XDG_STATE_HOME=folder, NVIDIA_VISIBLE_DEVICES="all"))
+    try:
+        fits('no GPU can be used, and NVIDIA_VISIBLE_DEVICES is "all": the node offers the processor',
+             node.stderr.readline())
+    finally:
+        node.kill()
+        node.wait(DEADLINE)
+        node.stderr.close()
+
+
+@case
+def no_file_system(program, folder):
+    """a node needs no file system that can be written, but for its logs"""
+    cluster = Cluster(program, folder, env=dict(os.environ, XDG_STATE_HOME=folder, TMPDIR="/proc"))
+    same(cluster.json("submit", "gpu_ids", "--gpus", "0.5")["node"], "n0")
+    cluster.end()
+
+
+@case
+def no_address(program, folder):
+    """a node that says that it is reached by any address is refused"""
+    done = subprocess.run([program, "node", "--broker", "127.0.0.1:1", "--host", "0.0.0.0", "--devices", "host:1x64MiB",
+                           "--insecure"], capture_output=True, text=True, timeout=DEADLINE, check=False,
+                          env=dict(os.environ, XDG_STATE_HOME=folder))
+    same(done.returncode, 2)
+    fits("the host 0.0.0.0 is no address that others reach this node by", done.stderr)
+
+
 def wait_over_a_restart(first, program, folder):
     """Stops `up` while something waits there; the next `up` must serve it."""
     first.run("spawn", "counter", "--name", "big", "--gpus", "2")

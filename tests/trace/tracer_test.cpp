@@ -7,6 +7,7 @@
 #include <support/gate.hpp>
 
 #include <mutex>
+#include <thread>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -142,6 +143,20 @@ TEST_CASE("a collector that is away for a moment gets the same batch again", "[t
   CHECK(eventually([&] { return bed.collector.got() == Batches{4, 4}; }));
   CHECK(bed.tracer->flush(1min));
   CHECK(bed.collector.said().empty());
+}
+
+TEST_CASE("what comes while somebody flushes is in no hurry", "[trace]") {
+  Bed bed;
+  bed.collector.gate.close();
+  bed.record(1);
+  std::thread flush{[&] { CHECK(bed.tracer->flush(1min)); }};
+  bed.collector.gate.await(1);
+  bed.record(1);
+  bed.collector.gate.open();
+  flush.join();
+  // Its thread ends here, and would have taken the second one before the flush was over.
+  bed.tracer = nullptr;
+  CHECK(bed.collector.got() == Batches{1});
 }
 
 TEST_CASE("whoever flushes does not wait for pauses between attempts", "[trace]") {

@@ -46,8 +46,8 @@ void greet(LinkedProcess& own, const LinkedProcess& other, const std::shared_ptr
   });
 }
 
-std::shared_ptr<Redial> redial_of(LinkedProcess& process, Redial::OnChange on_change) {
-  return std::make_shared<Redial>(process.links(), std::vector{process.address()}, std::move(on_change));
+std::shared_ptr<Redial> redial_to(LinkedProcess& process, const LinkedProcess& other, Redial::OnChange on_change) {
+  return std::make_shared<Redial>(process.links(), std::vector{other.address()}, std::move(on_change));
 }
 
 } // namespace
@@ -204,7 +204,7 @@ TEST_CASE("who stops a redial waits for what it calls, and it calls nobody after
   std::promise<void> begun;
   std::atomic<int> ended{0};
   const auto copies = std::make_shared<int>();
-  const auto redial = redial_of(process, [&begun, &ended, copies](const Result<caf::strong_actor_ptr>&) {
+  const auto redial = redial_to(process, process, [&begun, &ended, copies](const Result<caf::strong_actor_ptr>&) {
     begun.set_value();
     // Until the redial, which is being stopped, has dropped its own copy of this function.
     while (copies.use_count() > 2)
@@ -256,18 +256,55 @@ TEST_CASE("a redial with several addresses goes on to the next one, also when it
 
 TEST_CASE("a redial may be stopped by what it calls, and by what that calls", "[wire]") {
   LinkedProcess process;
-  const Error error{Errc::unavailable, "no answer"};
+  LinkedProcess other;
   std::shared_ptr<Redial> redial;
-  int told = 0;
-  redial = redial_of(process, [&](const Result<caf::strong_actor_ptr>&) {
-    if (++told == 1)
-      redial->again(error);
-    else
-      redial->stop();
+  std::atomic<int> told{0};
+  std::promise<void> stopped;
+  redial = redial_to(process, other, [&](const Result<caf::strong_actor_ptr>& handle) {
+    ++told;
+    if (handle)
+      return redial->again(Error{Errc::unavailable, "no answer"});
+    redial->stop();
+    stopped.set_value();
   });
-  redial->again(error);
-  redial->again(error);
+  redial->start();
+  stopped.get_future().wait();
+  redial->again(Error{Errc::unavailable, "no answer"});
   CHECK(told == 2);
+}
+
+TEST_CASE("who loses a connection and is told so dials once", "[wire]") {
+  LinkedProcess process;
+  LinkedProcess other;
+  std::atomic<int> connected{0};
+  std::atomic<int> lost{0};
+  const auto redial =
+      redial_to(process, other, [&](const Result<caf::strong_actor_ptr>& handle) { ++(handle ? connected : lost); });
+  redial->start();
+  REQUIRE(eventually([&] { return connected == 1; }));
+  // Two at once, as of a deadline and of the connection's end.
+  redial->again(Error{Errc::unavailable, "it stands by"});
+  redial->again(Error{Errc::unavailable, "it stands by"});
+  CHECK(lost == 1);
+  REQUIRE(eventually([&] { return connected == 2; }));
+  redial->stop();
+  CHECK(lost == 1);
+}
+
+TEST_CASE("the end of a peer that was connected before, and was of no use, is noticed", "[wire]") {
+  LinkedProcess process;
+  auto other = std::make_unique<LinkedProcess>();
+  std::atomic<int> connected{0};
+  std::atomic<int> lost{0};
+  const auto redial =
+      redial_to(process, *other, [&](const Result<caf::strong_actor_ptr>& handle) { ++(handle ? connected : lost); });
+  redial->start();
+  REQUIRE(eventually([&] { return connected == 1; }));
+  redial->again(Error{Errc::unavailable, "it stands by"});
+  REQUIRE(eventually([&] { return connected == 2; }));
+  other = nullptr;
+  CHECK(eventually([&] { return lost >= 2; }));
+  redial->stop();
 }
 
 #endif

@@ -25,7 +25,8 @@ namespace {
 /// Two ends of a connection: a pipe, and a socket that reads blocking. In TLS the handshake is made.
 class Connection {
 public:
-  explicit Connection(bool secure, int buffer = 0, Duration collect = limits::link_collect) {
+  explicit Connection(bool secure, int buffer = 0, Duration collect = limits::link_collect,
+                      Duration stall = limits::link_timeout) {
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends_) == 0);
     if (buffer > 0)
       REQUIRE(::setsockopt(ends_[0], SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer)) == 0);
@@ -38,7 +39,7 @@ public:
       ++calls_;
       calls_.notify_all();
     };
-    pipe_.emplace(ends_[0], std::move(session), call_loop, collect);
+    pipe_.emplace(ends_[0], std::move(session), call_loop, collect, stall);
   }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -227,6 +228,37 @@ TEST_CASE("a peer that does not read keeps no sender waiting, and misses nothing
   CHECK(connection.read(26) == "behind itfrom the loopkept");
   connection.stop();
   loop.join();
+}
+
+TEST_CASE("a peer that takes nothing for too long loses its connection, not the process its memory", "[pipe]") {
+  Connection connection{false, 16'000, limits::link_collect, Duration{0}};
+  const std::string large(4 * mib, 'x');
+  std::size_t taken = 0;
+  while (taken <= 2 * limits::link_waiting_bytes && connection.pipe().send(large))
+    taken += large.size();
+  CHECK(taken > limits::link_waiting_bytes / 2);
+  CHECK(taken <= limits::link_waiting_bytes + 2 * large.size());
+  // The event loop waits for the socket, which says nothing any more: it is called once more.
+  CHECK(connection.calls() == 2);
+  CHECK(connection.pipe().send_rest({}) == Pipe::Rest::failed);
+}
+
+TEST_CASE("what CAF itself writes to a peer that takes nothing is bounded, too", "[pipe]") {
+  Connection connection{false, 16'000, limits::link_collect, Duration{0}};
+  const std::string large(64 * mib, 'x');
+  CHECK(connection.pipe().send_rest(large) == Pipe::Rest::some);
+  int kept = 1;
+  while (kept < 10 && connection.pipe().keep(large))
+    ++kept;
+  CHECK(kept == 5);
+}
+
+TEST_CASE("a peer that is slow for a moment keeps its connection, however much waits for it", "[pipe]") {
+  Connection connection{false, 16'000};
+  const std::string large(64 * mib, 'x');
+  for (int i = 0; i < 6; ++i)
+    CHECK(connection.pipe().send(large));
+  CHECK(connection.calls() == 1);
 }
 
 TEST_CASE("a pipe whose peer has gone refuses what is sent, and tells the event loop once", "[pipe]") {

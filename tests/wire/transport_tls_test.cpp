@@ -10,6 +10,9 @@
 
 #include <array>
 #include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -81,6 +84,44 @@ TEST_CASE_METHOD(CertificateFixture, "a certificate that is replaced is shown by
   // Nor does a file that is gone end what works.
   std::filesystem::remove(first->certificate);
   CHECK(seen(*server, *client).find("second") != std::string::npos);
+}
+
+TEST_CASE_METHOD(CertificateFixture, "a process says that its certificate was replaced, and once why it cannot be",
+                 "[transport]") {
+  now = std::chrono::system_clock::now();
+  REQUIRE(certs().init(10).has_value());
+  const auto files = certs().issue({"first", {}, {}}, folder / "server");
+  REQUIRE(files.has_value());
+  std::vector<std::string> said;
+  const auto server = TlsContext::load(*files, [&said](std::string_view line) { said.emplace_back(line); });
+  REQUIRE(server.has_value());
+  const auto look = [&] { CHECK_FALSE(seen(*server, *server).empty()); };
+  look();
+  CHECK(said.empty());
+  const auto good = text_of(files->certificate);
+  std::ofstream{files->certificate} << "none";
+  look();
+  look();
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find("cannot be used, so those before stay in use: ") != std::string::npos);
+  std::ofstream{files->certificate} << good;
+  look();
+  REQUIRE(said.size() == 2);
+  CHECK(said[1].find("were read again: ") != std::string::npos);
+}
+
+TEST_CASE_METHOD(CertificateFixture, "a process warns once a day of a certificate that ends soon", "[transport]") {
+  now = std::chrono::system_clock::now() - Days{9};
+  REQUIRE(certs().init(10).has_value());
+  const auto files = certs().issue({"first", {}, {}}, folder / "server");
+  REQUIRE(files.has_value());
+  std::vector<std::string> said;
+  const auto server = TlsContext::load(*files, [&said](std::string_view line) { said.emplace_back(line); });
+  REQUIRE(server.has_value());
+  CHECK_FALSE(seen(*server, *server).empty());
+  CHECK_FALSE(seen(*server, *server).empty());
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find(" ends at ") != std::string::npos);
 }
 
 TEST_CASE_METHOD(CertificateFixture, "a client's certificate serves those only who connect to anybody", "[transport]") {

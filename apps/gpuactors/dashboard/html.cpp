@@ -22,10 +22,7 @@ std::string escaped(std::string_view text, std::size_t most_bytes) {
 } // namespace
 
 std::string clipped(std::string_view text, std::size_t most_bytes) {
-  if (text.size() <= most_bytes)
-    return std::string{text};
-  const auto begin = text.substr(0, most_bytes);
-  return std::string{begin.substr(0, begin.size() - begun_at_end(begin))} + "…";
+  return text.size() <= most_bytes ? std::string{text} : std::string{head_of(text, most_bytes)} + "…";
 }
 
 Html::Element::Element(Html& html, Name name, Attributes attributes) : html_(html), name_(name) {

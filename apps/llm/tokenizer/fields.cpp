@@ -1,4 +1,6 @@
 // Reading entries of JSON objects.
+#include <gpuactors/base/utf8.hpp>
+
 #include <apps/llm/tokenizer/fields.hpp>
 #include <apps/llm/tokenizer/utf8.hpp>
 
@@ -119,12 +121,7 @@ Failure refuse_type(const Part& part, std::string_view known) {
 
 std::string quote(std::string_view text) {
   constexpr std::size_t most_shown = 80;
-  if (text.size() <= most_shown)
-    return std::string{text};
-  std::size_t end = most_shown;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U)
-    --end;
-  return fmt::format("{}...", text.substr(0, end));
+  return text.size() <= most_shown ? std::string{text} : fmt::format("{}...", gpuactors::head_of(text, most_shown));
 }
 
 } // namespace llm::tokenizer

@@ -78,7 +78,7 @@ Result<inference::ServerLiveResponse> live(GrpcState&, const inference::ServerLi
 
 Result<inference::ServerReadyResponse> ready(GrpcState& state, const inference::ServerReadyRequest&) {
   inference::ServerReadyResponse response;
-  response.set_ready(!state.front->stopping && state.front->service.ready());
+  response.set_ready(state.front->stays() && state.front->service.ready());
   return response;
 }
 

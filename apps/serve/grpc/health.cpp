@@ -169,11 +169,11 @@ bool HealthAnswers::may_ask(Caller caller, const std::string& name) {
 Response::ServingStatus HealthAnswers::status_of(const std::string& name) const {
   const auto& front = *state_->front;
   if (is_server(name))
-    return !front.stopping && front.service.ready() ? Response::SERVING : Response::NOT_SERVING;
+    return front.stays() && front.service.ready() ? Response::SERVING : Response::NOT_SERVING;
   const auto ready = front.service.model_ready(name, "");
   if (!ready)
     return ready.error().code() == gpuactors::Errc::not_found ? Response::SERVICE_UNKNOWN : Response::NOT_SERVING;
-  return *ready && !front.stopping ? Response::SERVING : Response::NOT_SERVING;
+  return *ready && front.stays() ? Response::SERVING : Response::NOT_SERVING;
 }
 
 grpc::Status HealthAnswers::check(Caller caller, const grpc::ByteBuffer& message, grpc::ByteBuffer& bytes) const {

@@ -128,7 +128,7 @@ HttpAnswer HttpApi::look(const Route& route, const Bytes& body) const {
   case EndpointKind::live:
     return condition("live", true);
   case EndpointKind::ready:
-    return condition("ready", !state_->stopping && state_->service.ready());
+    return condition("ready", state_->stays() && state_->service.ready());
   case EndpointKind::server:
     return document(server_document(state_->options.server_name, state_->options.server_version));
   case EndpointKind::all_statistics:

@@ -362,7 +362,7 @@ void Connection::respond(HttpAnswer answer) {
   state_ = State::writing;
   answer_ = std::move(answer);
   loop_->state()->http_answers.add(answer_.status);
-  keep_alive_ = keep_alive_ && !loop_->state()->stopping && !(old && answer_.stream);
+  keep_alive_ = keep_alive_ && loop_->state()->stays() && !(old && answer_.stream);
   answer_head_ = answer_head(answer_, keep_alive_, old, request_id_);
   if (line_)
     note_answer(line_->about, answer_);

@@ -55,8 +55,4 @@ std::size_t element_bytes(DataType type) noexcept {
   return type_rows[static_cast<std::size_t>(type)].bytes;
 }
 
-bool has_text_form(DataType type) noexcept {
-  return type != DataType::fp16 && type != DataType::bf16;
-}
-
 } // namespace serve

@@ -18,7 +18,4 @@ namespace serve {
 /// Bytes of one element; 0 for BYTES, whose elements differ.
 [[nodiscard]] std::size_t element_bytes(DataType type) noexcept;
 
-/// Whether JSON and the typed contents of gRPC have elements of the type. Of FP16 and BF16 they have not.
-[[nodiscard]] bool has_text_form(DataType type) noexcept;
-
 } // namespace serve

@@ -37,6 +37,13 @@ struct FrontState {
   StatusCounts http_answers;
   StatusCounts grpc_answers;
   std::atomic<bool> stopping{false};
+  /// It says that it is not ready, and closes connections behind their answers, so that requests go elsewhere.
+  std::atomic<bool> leaving{false};
+
+  [[nodiscard]] bool stays() const noexcept {
+    return !stopping && !leaving;
+  }
+
   /// Seconds since 1970.
   const std::int64_t started_seconds =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();

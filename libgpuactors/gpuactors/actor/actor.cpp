@@ -3,6 +3,7 @@
 #include <gpuactors/actor/services.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/units.hpp>
+#include <gpuactors/base/utf8.hpp>
 #include <gpuactors/wire/messages.hpp>
 
 #include <fmt/format.h>
@@ -34,14 +35,17 @@ Result<void> Actor::save_payload(const Payload& state) {
   return {};
 }
 
+void Actor::alive() {
+  host_->control->get_on();
+}
+
 Payload Actor::saved_payload() const {
   const std::lock_guard lock{host_->saving};
   return host_->saved;
 }
 
 void Actor::end(std::string reason) {
-  if (reason.size() > limits::end_reason_bytes)
-    reason.resize(limits::end_reason_bytes); // Error replaces a character that is cut
+  reason.resize(head_of(reason, limits::end_reason_bytes).size());
   host_->control->end_itself(Error{Errc::actor_died, "the actor has ended itself: " + reason});
   host_->ends_itself = true;
   // What comes while the running method goes on is refused with the reason, too.

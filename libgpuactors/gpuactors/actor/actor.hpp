@@ -130,6 +130,10 @@ public:
     return save_payload(Payload::of(std::move(state)));
   }
 
+  /// Says that a long method gets on, for `Options::stuck_after`: `save` and each item of a stream do so, too. On the
+  /// actor's own thread.
+  void alive();
+
   /// Returns what this actor saved last, in this life or an earlier one; nothing if it never did. Works in the
   /// constructor too.
   /// @returns `invalid_argument` if the saved state is of another type.

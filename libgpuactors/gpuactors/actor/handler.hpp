@@ -58,6 +58,11 @@ struct SignatureOf {
                 "ReplyStream<Item>& behind the message where the reply is a stream; one that needs no input takes a "
                 "const google::protobuf::Empty&");
   using Return = R;
+  using Object = std::remove_cvref_t<Subject>;
+  using First = typename FirstOf<Inputs...>::Type;
+  static_assert(!std::is_reference_v<
+                    First> || (std::is_lvalue_reference_v<First> && std::is_const_v<std::remove_reference_t<First>>),
+                "the message is taken by const reference: const Message&");
   using In = std::decay_t<typename FirstOf<Inputs...>::Type>;
   static_assert(ProtobufMessage<In>, "the input must be a Protobuf message, taken by const reference");
   static constexpr bool streamed = sizeof...(Inputs) == 2;

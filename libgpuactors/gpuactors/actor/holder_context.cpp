@@ -4,6 +4,11 @@
 #include <gpuactors/actor/hosted_call.hpp>
 #include <gpuactors/actor/services.hpp>
 
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+
 namespace gpuactors {
 
 namespace detail {
@@ -38,6 +43,11 @@ std::size_t HolderContext::gpu_count() const noexcept {
 }
 
 Context& HolderContext::gpu(std::size_t i) {
+  // It ends the method as any exception of user code does: the caller gets `task_failed` with this text.
+  if (i >= placement_.size())
+    throw std::out_of_range(placement_.size() == 0
+                                ? std::string{"gpu() was called without a device: ask for gpus or memory_bytes"}
+                                : fmt::format("gpu({}) was called, and there are {} devices", i, placement_.size()));
   return placement_.context(i);
 }
 

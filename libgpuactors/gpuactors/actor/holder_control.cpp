@@ -15,7 +15,7 @@ Result<bool> HolderControl::begin(CallId call, std::uint32_t stream_items, CallT
   if (ends_itself_)
     return fail(*ends_itself_);
   if (ending_)
-    return fail(Errc::actor_died, "it was ended before the call began");
+    return fail(Errc::not_begun, "it was ended before the call began");
   if (cancelled_.take(call))
     return fail(Errc::cancelled, "the call was cancelled before it began");
   if (taken_back_.take(call))
@@ -80,11 +80,23 @@ std::vector<CallCounts> HolderControl::methods() const {
 }
 
 void HolderControl::save(const Payload& state) {
+  get_on();
   keep_(state);
+}
+
+void HolderControl::get_on() {
+  const std::lock_guard lock{mutex_};
+  get_on_now();
+}
+
+void HolderControl::get_on_now() {
+  if (auto& running = running_on(CallThread::own); running.since != never)
+    running.since = Clock::now();
 }
 
 bool HolderControl::take_credit(TimePoint deadline, const std::function<bool()>& reader_is_there) {
   std::unique_lock lock{mutex_};
+  get_on_now();
   const auto decided = [this] { return credits_ > 0 || stop_requested(); };
   // Nobody wakes this thread when the reader's process or the connection to it is gone.
   while (!wake_.wait_until(lock, std::min(deadline, deadline_after(Clock::now(), limits::reader_look)), decided))

@@ -69,7 +69,10 @@ public:
     TimePoint since;
   };
 
-  /// Returns what the holder runs now, and since when: the one that has run for longest. Any thread.
+  /// What the holder's own thread runs gets on. Saving and each item of a stream say so, too. Any thread.
+  void get_on();
+
+  /// Returns what the holder runs now, and since when it has not got on: the one for which that is longest. Any thread.
   [[nodiscard]] std::optional<Busy> busy() const;
 
   /// Returns whether the running call should stop. Any thread; cheap enough for loops.
@@ -166,6 +169,9 @@ public:
   [[nodiscard]] std::vector<int> lost_devices() const;
 
 private:
+  /// With the mutex.
+  void get_on_now();
+
   /// What one of the threads runs. Guarded by the mutex, but for `stop`.
   struct Running {
     std::atomic<bool> stop{false};

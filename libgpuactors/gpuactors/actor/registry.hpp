@@ -156,6 +156,9 @@ public:
   template <class F>
   ActorTypeBuilder& method(std::string name, F function) {
     if constexpr (std::is_member_function_pointer_v<F>)
+      static_assert(std::is_base_of_v<typename detail::MethodSignature<F>::Object, A>,
+                    "a method is a member of the actor's own class, or of a base of it");
+    if constexpr (std::is_member_function_pointer_v<F>)
       return add<detail::MethodSignature<F>>(std::move(name), std::mem_fn(function));
     else
       return add<detail::Signature<F>>(std::move(name), std::move(function));

@@ -1,4 +1,5 @@
 #include <gpuactors/agent/memory_reader.hpp>
+#include <gpuactors/base/control_groups.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +8,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace gpuactors {
 
@@ -26,11 +26,8 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
 
 /// The file's one number; nothing for "max", or without the file.
 std::optional<std::uint64_t> number_of(const fs::path& file) {
-  std::ifstream in{file};
-  std::string line;
-  if (!std::getline(in, line))
-    return std::nullopt;
-  return number_in(line);
+  const auto line = line_of(file);
+  return line ? number_in(*line) : std::nullopt;
 }
 
 using Fields = std::map<std::string, std::uint64_t, std::less<>>;
@@ -59,46 +56,25 @@ std::uint64_t value_of(const Fields& fields, std::string_view name) {
 
 /// The names of what a version of control groups has.
 struct GroupFiles {
-  const char* mount;
   const char* limit;
   const char* used;
   const char* cached[2];
 };
 
-constexpr GroupFiles version_2{"sys/fs/cgroup", "memory.max", "memory.current", {"inactive_file", "active_file"}};
-constexpr GroupFiles version_1{"sys/fs/cgroup/memory",
-                               "memory.limit_in_bytes",
-                               "memory.usage_in_bytes",
-                               {"total_inactive_file", "total_active_file"}};
+constexpr GroupFiles version_2{"memory.max", "memory.current", {"inactive_file", "active_file"}};
+constexpr GroupFiles version_1{
+    "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
 
-std::optional<MemoryRoom> room_of(const fs::path& group, const GroupFiles& files) {
-  const auto limit = number_of(group / files.limit);
-  const auto used = number_of(group / files.used);
+std::optional<MemoryRoom> room_of(const ControlGroup& group) {
+  const auto& files = group.version == 2 ? version_2 : version_1;
+  const auto limit = number_of(group.folder / files.limit);
+  const auto used = number_of(group.folder / files.used);
   if (!limit || !used)
     return std::nullopt;
   // Cached files go before anything is ended. What is in memory only, such as shared memory, is not among them.
-  const auto fields = fields_of(group / "memory.stat");
+  const auto fields = fields_of(group.folder / "memory.stat");
   const auto cached = value_of(fields, files.cached[0]) + value_of(fields, files.cached[1]);
   return MemoryRoom{*used - std::min(*used, cached), *limit, true};
-}
-
-/// The path of this process's group in a line of /proc/self/cgroup, "NUMBER:CONTROLLERS:PATH".
-std::optional<std::pair<const GroupFiles*, std::string>> group_in(std::string_view line) {
-  const auto first = line.find(':');
-  const auto second = line.find(':', first + 1);
-  if (first == std::string_view::npos || second == std::string_view::npos)
-    return std::nullopt;
-  auto controllers = line.substr(first + 1, second - first - 1);
-  std::string path{line.substr(second + 1)};
-  if (controllers.empty())
-    return std::pair{&version_2, std::move(path)};
-  while (!controllers.empty()) {
-    const auto end = std::min(controllers.find(','), controllers.size());
-    if (controllers.substr(0, end) == "memory")
-      return std::pair{&version_1, std::move(path)};
-    controllers.remove_prefix(std::min(end + 1, controllers.size()));
-  }
-  return std::nullopt;
 }
 
 } // namespace
@@ -114,29 +90,14 @@ void MemoryReader::each_room(Visit&& visit) const {
   if (total == 0)
     return;
   visit(MemoryRoom{total - std::min(total, value_of(machine, "MemAvailable")), total, false});
-  std::ifstream groups{root_ / "proc/self/cgroup"};
-  for (std::string line; std::getline(groups, line);) {
-    const auto group = group_in(line);
-    if (!group)
-      continue;
-    // Each group around it may have a limit. In a container the path may be that of the machine, and the group itself
-    // be at the mount.
-    const auto& [files, path] = *group;
-    const auto mount = root_ / files->mount;
-    for (auto at = fs::path{path}.relative_path();; at = at.parent_path()) {
-      // A limit that the machine does not have is none.
-      if (const auto room = room_of(mount / at, *files); room && room->limit_bytes < total)
-        visit(*room);
-      if (at.empty())
-        break;
-    }
-  }
+  for (const auto& group : control_groups("memory", root_))
+    // A limit that the machine does not have is none.
+    if (const auto room = room_of(group); room && room->limit_bytes < total)
+      visit(*room);
 }
 
 std::uint64_t MemoryReader::limit_bytes() const {
-  std::uint64_t least = 0;
-  each_room([&](const MemoryRoom& room) { least = least == 0 ? room.limit_bytes : std::min(least, room.limit_bytes); });
-  return least;
+  return usable_memory(root_);
 }
 
 std::optional<MemoryRoom> MemoryReader::room() const {

@@ -265,8 +265,8 @@ void Worker::look_for_stuck() {
       continue;
     slot.told_stuck = true;
     stuck(id, slot,
-          fmt::format("{} has run for {:.1f} s, and counts as stuck after {:.1f} s (stuck_after){}", busy->what,
-                      to_seconds(slot.busy_for), to_seconds(slot.stuck_after),
+          fmt::format("{} has run for {:.1f} s without progress, and counts as stuck after {:.1f} s (stuck_after){}",
+                      busy->what, to_seconds(slot.busy_for), to_seconds(slot.stuck_after),
                       hands_out_handles_ ? "; a thread cannot be ended from outside" : ": its process was ended"));
   }
 }

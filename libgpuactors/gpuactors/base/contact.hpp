@@ -12,6 +12,11 @@ public:
   Contact(const Contact&) = delete;
   Contact& operator=(const Contact&) = delete;
   virtual ~Contact() = default;
+
+  /// Returns whether this one reaches whom `other` does.
+  [[nodiscard]] virtual bool same_as(const Contact& other) const {
+    return this == &other;
+  }
 };
 
 /// Null: no contact, or one whose address has to be looked up.

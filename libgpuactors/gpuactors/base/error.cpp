@@ -41,6 +41,7 @@ constexpr std::array rows = {
     Row{Errc::copy_failed, Remedy::fail_task, "copy_failed"},
     Row{Errc::task_failed, Remedy::fail_task, "task_failed"},
     Row{Errc::actor_died, Remedy::fail_task, "actor_died"},
+    Row{Errc::not_begun, Remedy::fail_task, "not_begun"},
     Row{Errc::context_lost, Remedy::replace_process, "context_lost"},
     Row{Errc::device_lost, Remedy::replace_process, "device_lost"},
     Row{Errc::worker_died, Remedy::replace_process, "worker_died"},
@@ -58,8 +59,7 @@ void shorten(std::string& text) {
   const auto bytes = text.size();
   constexpr std::size_t suffix_bytes =
       40; // so that the result is not too long for the next one who makes an error of it
-  text.resize(limits::error_text_bytes - suffix_bytes);
-  text.resize(text.size() - begun_at_end(text));
+  text.resize(head_of(text, limits::error_text_bytes - suffix_bytes).size());
   text += fmt::format(" [{} more bytes]", bytes - text.size());
 }
 

@@ -65,6 +65,9 @@ enum class Errc : std::uint8_t {
   task_failed = 33,
   /// The actor ended before it answered.
   actor_died = 34,
+  /// The actor, or a task's runner, ended before the call began, so nothing has run. Within the library only: such work
+  /// is done again elsewhere, and where there is no such place, the caller gets `actor_died`.
+  not_begun = 35,
 
   // -- replace the process: it can no longer be trusted ----------------------------------------
 

@@ -21,6 +21,8 @@ public:
   using value_type = T;
 
   Future() = default;
+  Future(Future&&) noexcept = default;
+  Future& operator=(Future&&) noexcept = default;
 
   explicit Future(std::shared_ptr<detail::FutureState<T>> state) : state_(std::move(state)) {
     // nop

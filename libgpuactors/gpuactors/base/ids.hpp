@@ -49,8 +49,6 @@ using ActorId = Id<struct ActorTag>;
 using GroupId = Id<struct GroupTag>;
 /// Number of a type of tasks or actors in one ledger.
 using TypeId = Id<struct TypeTag>;
-/// Id of a tensor in the tensor store.
-using TensorId = Id<struct TensorTag>;
 /// Id of a call, unique within the calling process.
 using CallId = Id<struct CallTag>;
 

@@ -114,6 +114,10 @@ inline constexpr std::size_t stream_window_bytes = 1U << 20;
 /// Bytes of a streamed reply that may wait for its reader where the producer does not wait (`OpenStream`).
 inline constexpr std::size_t open_stream_bytes = 4U << 20;
 
+/// Bytes of one answer about the state of a cluster, without metrics and counts of calls; see
+/// `v1::ClusterState::incomplete`.
+inline constexpr std::size_t state_bytes = 24U << 20;
+
 /// Events that the broker keeps for `Cluster::state`; older ones are dropped.
 inline constexpr std::size_t event_log = 4'096;
 
@@ -166,8 +170,10 @@ inline constexpr std::chrono::milliseconds restart_pause{100};
 inline constexpr std::chrono::seconds restart_pause_most{30};
 inline constexpr std::chrono::minutes restart_calm{1};
 
-/// Bytes of the reason with which an actor ends itself; the rest of a longer one is dropped.
+/// Bytes of the reason with which an actor ends itself, and of any reason that the broker keeps, which may have words
+/// before it; the rest of a longer one is dropped.
 inline constexpr std::size_t end_reason_bytes = 4U << 10;
+inline constexpr std::size_t kept_reason_bytes = end_reason_bytes + 256;
 
 /// Ended actors that the broker still reports.
 inline constexpr std::size_t ended_actors = 1'000;
@@ -253,6 +259,9 @@ inline constexpr std::size_t held_bytes = 8U << 20;
 inline constexpr std::size_t links = 4096;
 inline constexpr std::size_t link_message_bytes = 64U << 20;
 
+/// Bytes that may wait for one peer that does not read; the connection is ended beyond that.
+inline constexpr std::size_t link_waiting_bytes = 4 * link_message_bytes;
+
 /// Total bytes of messages that the peers of one process may announce in plaintext, where a peer may be anyone.
 /// Messages of at most `link_small_message_bytes` do not count.
 inline constexpr std::size_t links_announced_bytes = 512U << 20;
@@ -314,6 +323,9 @@ inline constexpr std::int64_t authority_days_most = 36'500;
 /// How long before its expiry a node's certificate is renewed, but at most a third of its lifetime.
 inline constexpr std::chrono::hours certificate_renewal{30 * 24};
 
+/// How long before its expiry a process warns of its certificate's, once a day, but at most a sixth of its lifetime.
+inline constexpr std::chrono::hours certificate_warning{20 * 24};
+
 /// Device tensors below this size in bytes travel to other processes through the host: shared device memory comes in
 /// units of 2 MiB, and opening it takes longer than copying so little.
 inline constexpr std::size_t device_shared_from = 1U << 20;
@@ -372,7 +384,7 @@ static_assert(held_bytes + 4 * own_ends * end_reason_bytes < link_message_bytes 
 static_assert(usage_bytes + metrics_per_actor * (2 * metric_name_length + metric_help_bytes + 32 * histogram_bounds)
               < link_message_bytes / 2);
 static_assert(usage_bytes + call_stats_kept * (2 * name_length + 32 * call_seconds.size()) < link_message_bytes / 2);
-static_assert(2 * metrics_in_state_bytes + call_stats_in_state_bytes <= link_message_bytes / 2);
+static_assert(state_bytes + 2 * metrics_in_state_bytes + call_stats_in_state_bytes < link_message_bytes);
 static_assert(heartbeat < link_timeout && redial_longest < settle && connect_timeout < link_timeout);
 static_assert(certificate_days <= authority_days && authority_days <= authority_days_most);
 static_assert(bulk_strangers < bulk_connections && bulk_streams < bulk_connections);

@@ -77,4 +77,11 @@ std::size_t begun_at_end(std::string_view text) {
   return 0;
 }
 
+std::string_view head_of(std::string_view text, std::size_t most) {
+  if (text.size() <= most)
+    return text;
+  const auto head = text.substr(0, most);
+  return head.substr(0, head.size() - begun_at_end(head));
+}
+
 } // namespace gpuactors

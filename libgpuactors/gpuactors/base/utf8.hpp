@@ -17,4 +17,7 @@ namespace gpuactors {
 /// Returns the number of bytes at the end of `text` that begin a character whose rest is missing. Any thread.
 [[nodiscard]] std::size_t begun_at_end(std::string_view text);
 
+/// Returns the first `most` bytes of `text`, or up to three fewer where a character would be cut. Any thread.
+[[nodiscard]] std::string_view head_of(std::string_view text, std::size_t most);
+
 } // namespace gpuactors

@@ -82,9 +82,28 @@ public:
                  [self = shared_from_this(), info](Result<Place> found) { self->located(info, std::move(found)); });
   }
 
+  /// The call waits for an answer to this, and so was not sent, or not again.
+  [[nodiscard]] Error overdue() const override {
+    const auto& cell = *pending_->cell_;
+    const auto who = cell.name.empty() ? std::to_string(cell.id.value()) : cell.name;
+    return Error{
+        Errc::deadline_exceeded,
+        pending_->unreached_.empty()
+            ? fmt::format("actor {} ({}) was not alive before the call's deadline, or the broker was away: the "
+                          "call was not sent",
+                          who, cell.type)
+            : fmt::format("actor {} ({}) could not be reached before the call's deadline, so the call was not "
+                          "sent: {}",
+                          who, cell.type, pending_->unreached_)};
+  }
+
   void on_error(Error error) override {
     if (error.code() == Errc::not_found)
       error = Error{Errc::actor_died, error.message()};
+    if (error.code() == Errc::actor_died) {
+      const std::lock_guard lock{pending_->cell_->mutex};
+      pending_->cell_->ended = error;
+    }
     pending_->let_go();
     pending_->finish(fail(std::move(error)));
   }
@@ -103,13 +122,16 @@ private:
     }
     if (place) {
       pending_->empty_looks_ = 0;
+      pending_->unreached_.clear();
       if (!is_known(cell, *place))
         core->set_place(cell, info, *place);
       return send(*core, pending_);
     }
     if (!holder_has_ended(place.error()))
       return on_error(place.error());
-    // The actor has died since, and the broker does not know of it yet: its process may take a while to end.
+    // The actor has died since, and the broker does not know of it yet: its process may take a while to end. Or its
+    // node cannot be reached from here.
+    pending_->unreached_ = place.error().message();
     constexpr int most_doublings = 5;
     const auto wait = limits::redial_shortest * (1 << std::min(pending_->empty_looks_++, most_doublings));
     pause(*core, wait, [pending = pending_](ClusterCore& again) { look_up(again, pending, 0); });
@@ -177,7 +199,8 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   if (life == nullptr) // the cluster has been closed since
     return refuse(*pending, Error{Errc::unavailable, "the cluster was closed"});
   // Before `add`: from then on, the actor's death may have another thread use up a retry and send the call again.
-  auto call = pending->retries_left_ != 0 ? pending->call_ : std::move(pending->call_);
+  const bool may_go_again = pending->retries_left_ != 0 || cell.lives_again.load(std::memory_order_relaxed);
+  auto call = may_go_again ? pending->call_ : std::move(pending->call_);
   const auto ticket = enter(core.port(), pending, life->handle, call);
   if (!ticket)
     return refuse(*pending, ticket.error());
@@ -197,17 +220,20 @@ void CallStarter::look_up(ClusterCore& core, const std::shared_ptr<PendingCall>&
     return; // withdrawn in a pause
   v1::FindActor message;
   message.set_id(pending->cell_->id.value());
-  core.ask_broker(std::make_shared<Lookup>(pending, looks), pending->call_.deadline, std::move(message));
+  core.ask_for_actor(std::make_shared<Lookup>(pending, looks), pending->call_.deadline, std::move(message));
 }
 
 bool CallStarter::retry(const std::shared_ptr<PendingCall>& pending, const Error& error) {
+  // What has not begun begins in the next life, whoever may call twice.
+  const bool begins_later =
+      error.code() == Errc::not_begun && pending->cell_->lives_again.load(std::memory_order_relaxed);
   // A stream is not repeated: its reader would get items twice.
-  if (pending->retries_left_ == 0 || !is_loss(error.code()) || pending->call_.stream)
+  if (!begins_later && (pending->retries_left_ == 0 || !is_loss(error.code()) || pending->call_.stream))
     return false;
   const auto core = pending->cell_->core.lock();
   if (core == nullptr || (pending->call_.deadline != never && Clock::now() >= pending->call_.deadline))
     return false;
-  if (pending->retries_left_ > 0)
+  if (!begins_later && pending->retries_left_ > 0)
     --pending->retries_left_;
   look_up(*core, pending, most_looks);
   return true;
@@ -261,6 +287,72 @@ LeaseInfo ActorRef::lease() const {
 
 bool ActorRef::away() const noexcept {
   return cell_ != nullptr && cell_->down.load(std::memory_order_acquire);
+}
+
+namespace {
+
+/// The answer to a look-up that no call waits for.
+class Sought : public OwnReply, public std::enable_shared_from_this<Sought> {
+public:
+  explicit Sought(std::shared_ptr<detail::ActorCell> cell) : cell_(std::move(cell)) {
+    // nop
+  }
+
+  void on_reply(MessageContent& content) override {
+    const auto core = cell_->core.lock();
+    if (core == nullptr)
+      return done();
+    const auto& info = content.get_as<v1::ActorInfo>(0);
+    detail::Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
+    core->locate(info, std::move(place), [self = shared_from_this(), info](const Result<detail::Place>& found) {
+      if (const auto still = self->cell_->core.lock(); still != nullptr && found)
+        still->set_place(*self->cell_, info, *found);
+      self->done();
+    });
+  }
+
+  void on_error(Error) override {
+    done();
+  }
+
+private:
+  void done() {
+    const std::lock_guard lock{cell_->mutex};
+    cell_->seek_again = deadline_after(Clock::now(), limits::redial_longest);
+  }
+
+  std::shared_ptr<detail::ActorCell> cell_;
+};
+
+} // namespace
+
+void ActorRef::seek() const {
+  if (!away())
+    return;
+  const auto core = cell_->core.lock();
+  if (core == nullptr)
+    return;
+  {
+    const std::lock_guard lock{cell_->mutex};
+    if (Clock::now() < cell_->seek_again)
+      return;
+    cell_->seek_again = never; // one at a time
+  }
+  v1::FindActor message;
+  message.set_id(cell_->id.value());
+  core->ask_for_actor(std::make_shared<Sought>(cell_), deadline_after(Clock::now(), limits::call_deadline),
+                      std::move(message));
+}
+
+std::size_t ActorRef::waiting_calls() const noexcept {
+  return cell_ != nullptr ? cell_->pending->load(std::memory_order_relaxed) : 0;
+}
+
+std::optional<Error> ActorRef::ended() const {
+  if (cell_ == nullptr)
+    return std::nullopt;
+  const std::lock_guard lock{cell_->mutex};
+  return cell_->ended;
 }
 
 caf::actor ActorRef::handle() const {

@@ -48,10 +48,11 @@ public:
     cancel();
   }
 
-  /// Waits for the next item, at most `timeout`.
+  /// Waits for the next item, at most `timeout`; by default as long as the stream lasts, which has a deadline of its
+  /// own.
   /// @returns the item; nothing at the end; the error that ended the stream; `deadline_exceeded` after `timeout` (the
   ///          stream continues: call again); `invalid_argument` if the reader was moved from.
-  Result<std::optional<T>> next(Duration timeout = limits::call_deadline) {
+  Result<std::optional<T>> next(Duration timeout = Duration::max()) {
     if (source_ == nullptr)
       return fail(Errc::invalid_argument, "the stream reader was moved from");
     return source_->next(deadline_after(Clock::now(), timeout));
@@ -85,10 +86,10 @@ public:
 
   /// Calls `function(T)` with each item until the end; it returns nothing, or a `Result<void>` whose error ends the
   /// reading.
-  /// @param timeout how long to wait for each item.
+  /// @param timeout how long to wait for each item; by default as long as the stream lasts.
   /// @returns the error that ended the stream, that of `function`, or `deadline_exceeded`.
   template <class F>
-  Result<void> for_each(F function, Duration timeout = limits::call_deadline) {
+  Result<void> for_each(F function, Duration timeout = Duration::max()) {
     for (;;) {
       GPUACTORS_LET(item, next(timeout));
       if (!item)
@@ -144,6 +145,18 @@ public:
   /// Returns whether the actor has ended, as far as this program knows. With restarts left, it may come back; calls
   /// wait for that until their deadlines. False for an empty reference.
   [[nodiscard]] bool away() const noexcept;
+
+  /// If the actor is away, has the broker asked in the background whether it lives again; `away` is false then. Calls
+  /// do so themselves. Any thread.
+  void seek() const;
+
+  /// Returns how many calls of this program the actor has not answered, the one that it runs included. 0 for an empty
+  /// reference. Any thread.
+  [[nodiscard]] std::size_t waiting_calls() const noexcept;
+
+  /// Returns why the actor has ended for good, as far as a call of this program was told: spawn another one then.
+  /// Nothing while it lives or may live again, and for an empty reference. Any thread.
+  [[nodiscard]] std::optional<Error> ended() const;
 
   /// Returns the CAF actor behind the handle, for CAF programs, which include <gpuactors/wire/messages.hpp> for it:
   /// send it `(std::string method, gpuactors::Payload)`, monitor it, link to it. A restart changes it. Null for an

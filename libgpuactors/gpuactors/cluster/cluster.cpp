@@ -64,6 +64,11 @@ Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options
 }
 
 /// The answer to a spawn or a look-up.
+/// Until when the broker says that a time was over, if it is there.
+TimePoint answered_by(TimePoint begin, Duration time) {
+  return deadline_after(deadline_after(begin, time), limits::link_timeout);
+}
+
 class ActorReply : public detail::MadeReply<ActorRef>, public std::enable_shared_from_this<ActorReply> {
 public:
   using MadeReply::MadeReply;
@@ -334,7 +339,10 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   *message.mutable_request() = std::move(*request);
   auto reply = std::make_shared<ActorReply>(core_, message.client_request());
   reply->executor = core_->executor();
-  core_->ask_broker(reply, never, std::move(message), std::move(config));
+  const auto until = options.queue_timeout && options.spawn_timeout
+                         ? answered_by(deadline_after(Clock::now(), *options.queue_timeout), *options.spawn_timeout)
+                         : never;
+  core_->ask_broker(reply, until, std::move(message), std::move(config));
   return Future<ActorRef>{std::move(reply)};
 }
 
@@ -368,7 +376,7 @@ Future<ActorRef> Cluster::find(v1::FindActor message, std::string who, Duration 
     return Future<ActorRef>::ready_with(closed_already());
   auto reply = std::make_shared<FoundReply>(core_, std::move(who), timeout);
   reply->executor = core_->executor();
-  core_->ask_broker(reply, deadline_after(Clock::now(), timeout), std::move(message));
+  core_->ask_for_actor(reply, deadline_after(Clock::now(), timeout), std::move(message));
   return Future<ActorRef>{std::move(reply)};
 }
 
@@ -402,7 +410,10 @@ Future<void> Cluster::kill(const ActorName& actor, ActorId id, const KillOptions
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_limit_ms(options.grace));
   message.set_from_lease(parent_.value());
-  return done(*core_, deadline_after(Clock::now(), options.timeout), std::move(message));
+  const auto now = Clock::now();
+  const auto until = options.timeout ? deadline_after(now, *options.timeout)
+                                     : deadline_after(deadline_after(now, options.grace), limits::call_deadline);
+  return done(*core_, until, std::move(message));
 }
 
 // -- placement groups and nodes -------------------------------------------------------------------
@@ -444,7 +455,8 @@ Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& b
   message.set_client_request(core_->next_request());
   auto reply = std::make_shared<GroupReply>(core_, message.client_request());
   reply->executor = core_->executor();
-  core_->ask_broker(reply, never, std::move(message));
+  const auto until = options.queue_timeout ? answered_by(Clock::now(), *options.queue_timeout) : never;
+  core_->ask_broker(reply, until, std::move(message));
   return Future<PlacementGroup>{std::move(reply)};
 }
 

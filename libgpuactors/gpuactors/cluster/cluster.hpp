@@ -26,8 +26,9 @@ struct KillOptions {
   bool restart = false;
   /// How long a running method may take to stop before `kill` reports that it is stuck (and keeps ending the actor).
   Duration grace = limits::stop_grace;
-  /// How long to wait for the broker, which may be away; no limit by default. The kill itself continues.
-  Duration timeout = Duration::max();
+  /// How long to wait in all, for a broker that may be away; by default a minute beyond the grace. The kill itself
+  /// continues.
+  std::optional<Duration> timeout{};
 };
 
 /// What `Cluster::state` returns beside nodes, devices, leases, actors, groups, clients and the queue.

@@ -3,11 +3,17 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/node_part.hpp>
 #include <gpuactors/cluster/detail/notices.hpp>
+#include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/cluster/detail/service.hpp>
 #include <gpuactors/cluster/detail/standby_part.hpp>
 #include <gpuactors/cluster/detail/termination.hpp>
 
 #include <fmt/format.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace gpuactors {
 
@@ -89,6 +95,23 @@ Result<void> with_broker(const BrokerDaemon& broker, const DaemonOptions& daemon
   return run(RunningBroker{termination, options, *core, part, service});
 }
 
+/// The address by which others reach a node that was not told: the one from which this machine reaches the broker. A
+/// node may be there before the broker's name is known, as where containers start together.
+/// @returns an empty text after a signal.
+Result<std::string> own_address(const std::vector<Endpoint>& broker, detail::Termination& termination,
+                                const DaemonOptions& options) {
+  constexpr std::chrono::seconds pause{1};
+  for (bool told = false;; told = true) {
+    auto own = detail::address_towards(broker);
+    if (own || own.error().code() != Errc::unavailable)
+      return own;
+    if (!told)
+      options.notice(fmt::format("{}; looking again until it can", own.error().message()));
+    if (termination.wait_for(pause))
+      return std::string{};
+  }
+}
+
 } // namespace
 
 Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& daemon) {
@@ -109,8 +132,15 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
   GPUACTORS_LET(broker, parse_endpoints(node.broker));
   GPUACTORS_LET(links, links_of(options, false));
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
+  auto offered = node;
+  if (offered.host.empty()) {
+    GPUACTORS_LET(own, own_address(broker, termination, options));
+    if (own.empty())
+      return {};
+    offered.host = std::move(own);
+  }
   detail::NodePart part;
-  GPUACTORS_TRY(part.start(*core, node, broker, options));
+  GPUACTORS_TRY(part.start(*core, offered, broker, options));
   options.ready(node.broker);
   detail::Service service{options.service};
   service.begin(*core, part.handle(), "node of the broker at " + node.broker);

@@ -53,6 +53,9 @@ struct BrokerDaemon {
   std::size_t standby_votes = 0;
   /// Called when it begins to stand by, with the address at which it listens.
   std::function<void(std::string_view)> stands_by = [](std::string_view) {};
+  /// How long a broker that starts waits for the nodes and clients of the one before it: what has not come back then
+  /// has ended. Longer where it takes its time until others find the new one, as in Kubernetes.
+  Duration settle = limits::settle;
   /// Quotas by owner, as `Cluster::set_quota` sets them. They replace those in `store`, which keeps them.
   std::map<std::string, double> quotas{};
 };
@@ -65,7 +68,7 @@ struct NodeDaemon {
   /// Device SPEC; empty means CUDA if there is any, else one host device; a driver that fails or is not
   /// ready is an error.
   std::string devices{};
-  /// CPUs that the node offers; below 0 means the hardware threads of this machine.
+  /// CPUs that the node offers; below 0 means the processors that this process may use.
   double cpus = -1;
   std::map<std::string, std::string> labels{};
   /// Other countable resources, for example {"neuron_cores", 2}.

@@ -22,7 +22,7 @@ struct LocalNode {
   /// Device SPEC, for example "cuda", "host:4x1GiB@V100"; empty means CUDA if there is any, else one host device; a
   /// driver that fails or is not ready is an error. Nodes that offer the same GPU do not know of each other.
   std::string devices{};
-  /// CPUs that the node offers; below 0 means the hardware threads of this machine.
+  /// CPUs that the node offers; below 0 means the processors that this process may use.
   double cpus = -1;
   std::map<std::string, std::string> labels{};
   /// Other countable resources, for example {"neuron_cores", 2}.

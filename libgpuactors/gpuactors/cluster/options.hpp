@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gpuactors/actor/lease_info.hpp>
-#include <gpuactors/actor/registry.hpp>
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/ledger/group.hpp>
@@ -16,6 +15,8 @@
 #include <vector>
 
 namespace gpuactors {
+
+class TypeRegistry;
 
 /// What an actor shares its process with.
 enum class Isolation : std::uint8_t {
@@ -90,8 +91,9 @@ struct Options {
   /// Actors: how long the first start may take, from the order to its node until its constructor is done, before
   /// `spawn` fails with `deadline_exceeded` and the actor is killed. None: no limit.
   std::optional<Duration> spawn_timeout{};
-  /// Actors: a method, or a function that the actor has posted, that runs for longer than this counts as stuck, also
-  /// while it waits for others or for the reader of its stream. The worker process is ended, with all that runs in it
+  /// Actors: a method, or a function that the actor has posted, that runs for longer than this and shows no progress
+  /// counts as stuck, also while it waits for others or for the reader of its stream. Progress is an item of a stream,
+  /// a `save`, or `Actor::alive`. The worker process is ended, with all that runs in it
   /// (`Isolation::process` gives the actor one of its own): callers get `worker_died`, and the actor restarts if it has
   /// restarts left. Looked at about once a second. In an embedded cluster, where no thread can be ended, the event log
   /// tells of it, and nothing else happens. None: never.
@@ -165,7 +167,7 @@ struct EmbeddedNode {
   /// Device SPEC, for example "cuda", "host:4x1GiB@V100"; empty means CUDA if there is any, else one host device; a
   /// driver that fails or is not ready is an error.
   std::string devices{};
-  /// CPUs that the node offers; below 0 means the hardware threads of this machine.
+  /// CPUs that the node offers; below 0 means the processors that this process may use.
   double cpus = -1;
   std::map<std::string, std::string> labels{};
   /// Other countable resources, for example {"neuron_cores", 2}.

@@ -3,6 +3,9 @@
 #include <gpuactors/cluster/pending.hpp>
 #include <gpuactors/trace/call_span.hpp>
 
+#include <fmt/format.h>
+
+#include <string>
 #include <string_view>
 
 namespace gpuactors::detail {
@@ -56,6 +59,15 @@ void PendingWork::close_span(const Result<Payload>& result) {
   span->end();
 }
 
+namespace {
+
+/// What programs get of an error that only the library tells apart.
+Error for_caller(Error error) {
+  return error.code() == Errc::not_begun ? Error{Errc::actor_died, error.message()} : error;
+}
+
+} // namespace
+
 // -- PendingTask ----------------------------------------------------------------------------------
 
 void PendingTask::on_reply(MessageContent& content) {
@@ -68,11 +80,12 @@ void PendingTask::on_reply(MessageContent& content) {
 
 void PendingTask::on_error(Error error) {
   if (const auto dispatcher = dispatcher_.lock()) {
-    dispatcher->answered(*this, is_loss(error.code()));
+    // A runner that answers so is ending: nothing more is to be sent to it.
+    dispatcher->answered(*this, is_loss(error.code()) || error.code() == Errc::not_begun);
     if (dispatcher->retry(shared_from_this(), error))
       return;
   }
-  finish(fail(std::move(error)));
+  finish(fail(for_caller(std::move(error))));
 }
 
 // A program's thread may withdraw a task, or ask for more of its stream, while another one ends the cluster.
@@ -118,7 +131,13 @@ void PendingCall::on_error(Error error) {
   if (error.code() == Errc::deadline_exceeded)
     ask_to_stop(Cancel::ask);
   let_go();
-  finish(fail(std::move(error)));
+  finish(fail(for_caller(std::move(error))));
+}
+
+Error PendingCall::overdue() const {
+  return Error{Errc::deadline_exceeded,
+               fmt::format("actor {} ({}) has not answered by the call's deadline; the method may still be running",
+                           cell_->name.empty() ? std::to_string(cell_->id.value()) : cell_->name, cell_->type)};
 }
 
 void PendingCall::let_go() {

@@ -50,6 +50,10 @@ public:
   /// @param actor the reference, for a call of an actor; null for a task.
   void begin_span(Call& call, const ActorCell* actor);
 
+  [[nodiscard]] bool knows_not_begun() const noexcept override {
+    return true;
+  }
+
   /// Completes the future; no effect if it is complete already. Any thread.
   virtual void finish(Result<Payload> result) = 0;
 
@@ -122,6 +126,7 @@ public:
 
   void on_reply(MessageContent& content) final;
   void on_error(Error error) final;
+  [[nodiscard]] Error overdue() const final;
 
   /// Keeps the call from being served, or asks the method to stop; completes the future with `cancelled`.
   /// `Cancel::force` also works on a call that was withdrawn without force.
@@ -147,6 +152,8 @@ private:
   int retries_left_ = 0;
   /// Look-ups that found nobody there, one after the other; for one look-up at a time.
   int empty_looks_ = 0;
+  /// Why the last of them did.
+  std::string unreached_;
   std::atomic<bool> withdrawn_{false};
   std::atomic<bool> counted_{false};
   std::mutex mutex_;

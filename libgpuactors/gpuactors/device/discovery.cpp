@@ -1,4 +1,5 @@
 // Creates the devices that a node offers.
+#include <gpuactors/base/control_groups.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/absent.hpp>
 #include <gpuactors/device/cuda_module.hpp>
@@ -7,14 +8,12 @@
 #include <gpuactors/device/nvml/monitor.hpp>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <set>
 #include <sstream>
-#include <thread>
 
 namespace gpuactors {
 
@@ -30,11 +29,8 @@ constexpr std::size_t most_distant = 64;
 using Devices = std::vector<std::shared_ptr<Device>>;
 
 std::uint64_t machine_memory() {
-  const auto pages = sysconf(_SC_PHYS_PAGES);
-  const auto page = sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page <= 0)
-    return std::uint64_t{4} << 30;
-  return static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page);
+  const auto bytes = usable_memory();
+  return bytes > 0 ? bytes : std::uint64_t{4} << 30;
 }
 
 /// Collects the devices of all specifications and hands out indices.
@@ -285,8 +281,7 @@ private:
   }
 
   Result<void> add_host(const DeviceOffer& spec) {
-    const auto threads = options_.hardware_threads > 0 ? options_.hardware_threads
-                                                       : static_cast<int>(std::thread::hardware_concurrency());
+    const auto threads = options_.hardware_threads > 0 ? options_.hardware_threads : static_cast<int>(usable_cpus());
     const auto machine = options_.machine_memory_bytes > 0 ? options_.machine_memory_bytes : machine_memory();
     const auto count = static_cast<std::uint64_t>(host_count_);
     for (int i = 0; i < spec.count; ++i) {

@@ -64,7 +64,7 @@ void Tracer::record(SpanRecord span) {
 bool Tracer::flush(Duration timeout) {
   std::unique_lock lock{mutex_};
   const auto wanted = recorded_;
-  hurry_ = true;
+  hurry_to_ = wanted;
   wake_.notify_one();
   return flushed_.wait_until(lock,
                              std::min(deadline_after(Clock::now(), timeout), Clock::now() + std::chrono::hours{1}),
@@ -79,7 +79,8 @@ void Tracer::run() {
   ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
   std::unique_lock lock{mutex_};
   while (!stopping_) {
-    wake_.wait_for(lock, options_.delay, [this] { return stopping_ || hurry_ || waiting_.size() >= options_.batch; });
+    wake_.wait_for(lock, options_.delay,
+                   [this] { return stopping_ || in_hurry() || waiting_.size() >= options_.batch; });
     while (!waiting_.empty() && !stopping_) {
       const auto count = std::min(waiting_.size(), options_.batch);
       const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(count);
@@ -89,11 +90,9 @@ void Tracer::run() {
       settled_ += count;
       flushed_.notify_all();
       // What has come meanwhile may wait, unless it is a batch.
-      if (!hurry_ && waiting_.size() < options_.batch)
+      if (!in_hurry() && waiting_.size() < options_.batch)
         break;
     }
-    if (waiting_.empty())
-      hurry_ = false;
   }
 }
 
@@ -108,7 +107,7 @@ void Tracer::deliver(std::unique_lock<std::mutex>& lock, std::vector<SpanRecord>
   lock.lock();
   for (int attempt = 1; !sent && sent.error().code() == Errc::unavailable && attempt < most_attempts; ++attempt) {
     // Whoever flushes has no time for pauses.
-    if (wake_.wait_for(lock, pause, [this] { return stopping_ || hurry_; }))
+    if (wake_.wait_for(lock, pause, [this] { return stopping_ || in_hurry(); }))
       break;
     pause *= 2;
     lock.unlock();

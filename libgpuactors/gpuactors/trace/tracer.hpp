@@ -53,6 +53,11 @@ private:
   /// With the lock, which it gives back meanwhile: sends a batch, again after a pause while the collector cannot be
   /// reached.
   void deliver(std::unique_lock<std::mutex>& lock, std::vector<SpanRecord> spans);
+  /// Whether somebody flushes, and waits for spans that are still here. The mutex is held.
+  [[nodiscard]] bool in_hurry() const noexcept {
+    return settled_ < hurry_to_;
+  }
+
   /// Says what has changed about the spans that are lost, if something has.
   void tell(const Result<void>& sent, std::size_t lost);
 
@@ -62,14 +67,14 @@ private:
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable flushed_;
-  // Guarded by the mutex: what waits, how many were lost for want of room since that was said, whether it has to go out
-  // at once, how many were recorded in all and of how many the way has ended.
+  // Guarded by the mutex: what waits, how many were lost for want of room since that was said, how many were recorded
+  // in all, of how many the way has ended, and up to which one they have to go out at once.
   std::vector<SpanRecord> waiting_;
   std::size_t crowded_out_ = 0;
-  bool hurry_ = false;
   bool stopping_ = false;
   std::uint64_t recorded_ = 0;
   std::uint64_t settled_ = 0;
+  std::uint64_t hurry_to_ = 0;
   /// For the thread alone: what became of the last batch and of those that waited behind it.
   enum class Losing : std::uint8_t { none, some, all };
   Losing losing_ = Losing::none;

@@ -14,6 +14,10 @@ struct ActorContact : Contact {
     // nop
   }
 
+  [[nodiscard]] bool same_as(const Contact& other) const override {
+    return handle == static_cast<const ActorContact&>(other).handle;
+  }
+
   const caf::strong_actor_ptr handle;
 };
 

@@ -5,6 +5,9 @@
 namespace gpuactors {
 
 caf::error to_caf(const Error& error) {
+  // As CAF answers for an actor that has ended, what is left in its mailbox included.
+  if (error.code() == Errc::not_begun)
+    return caf::make_error(caf::sec::request_receiver_down);
   return caf::make_error(caf::sec::runtime_error, static_cast<std::uint8_t>(error.code()), error.message());
 }
 
@@ -12,7 +15,7 @@ Error from_caf(const caf::error& error) {
   if (error == caf::sec::runtime_error && error.context().match_elements<std::uint8_t, std::string>())
     return Error{errc_from_number(error.context().get_as<std::uint8_t>(0)), error.context().get_as<std::string>(1)};
   if (error == caf::sec::request_receiver_down)
-    return Error{Errc::actor_died, "the actor ended before it answered"};
+    return Error{Errc::not_begun, "it ended before the call began"};
   if (error == caf::sec::request_timeout)
     return Error{Errc::deadline_exceeded, "no answer within the time given to the request"};
   if (error == caf::sec::connection_timeout)

@@ -128,7 +128,7 @@ private:
 Result<std::unique_ptr<Links>> Links::make(caf::actor_system& system, RequestPort& port, LinkOptions options) {
   std::optional<transport::TlsContext> tls;
   if (options.certificates) {
-    GPUACTORS_LET(loaded, transport::TlsContext::load(*options.certificates));
+    GPUACTORS_LET(loaded, transport::TlsContext::load(*options.certificates, options.notice));
     tls = std::move(loaded);
   }
   GPUACTORS_LET(gate, detail::LinkGate::make(std::move(tls), options.notice));
@@ -256,7 +256,7 @@ void Links::on_end(const caf::strong_actor_ptr& actor, std::function<void()> fun
 // -- Redial ---------------------------------------------------------------------------------------
 
 Redial::Redial(Links& links, std::vector<Endpoint> to, OnChange on_change)
-  : links_(links), to_(std::move(to)), turns_(to_.size()), on_change_(std::move(on_change)) {
+  : links_(links), to_(std::move(to)), turns_(to_.size()), on_change_(std::move(on_change)), watched_(to_.size()) {
   // nop
 }
 
@@ -278,7 +278,10 @@ void Redial::stop() {
 }
 
 void Redial::again(Error why) {
-  lost(std::move(why), true);
+  std::unique_lock lock{mutex_};
+  // The connection that this is about is lost already.
+  if (state_ != State::dialling)
+    lost(std::move(lock), std::move(why), true);
 }
 
 void Redial::dial() {
@@ -287,13 +290,14 @@ void Redial::dial() {
     const std::lock_guard lock{mutex_};
     if (stopped_)
       return;
+    state_ = State::dialling;
     to = to_[turns_.at()];
   }
   links_.connect(to, limits::connect_timeout, [self = shared_from_this()](Result<caf::strong_actor_ptr> handle) {
     if (handle)
       self->connected(*handle);
     else
-      self->lost(handle.error());
+      self->lost(std::unique_lock{self->mutex_}, handle.error(), false);
   });
 }
 
@@ -301,32 +305,36 @@ void Redial::connected(const caf::strong_actor_ptr& handle) {
   std::unique_lock lock{mutex_};
   if (stopped_)
     return;
+  // CAF has one handle for a peer as long as it lives: one that refuses again and again is watched once.
+  auto& watched = watched_[turns_.at()];
+  const bool is_known = watched.get() == handle.get();
+  watched = caf::weak_actor_ptr{handle.get()};
   turns_.connected();
-  const auto round = ++round_;
-  tell(std::move(lock), handle, [this, &handle, round] {
-    links_.on_end(handle, [weak = weak_from_this(), round] {
-      if (const auto self = weak.lock())
-        self->ended(round);
-    });
+  state_ = State::connected;
+  peer_ = handle.get();
+  tell(std::move(lock), handle, [this, &handle, is_known] {
+    if (!is_known)
+      links_.on_end(handle, [weak = weak_from_this(), peer = handle.get()] {
+        if (const auto self = weak.lock())
+          self->ended(peer);
+      });
+    else if (!caf_version::is_reachable(handle)) // it may have ended before it was connected again
+      ended(handle.get());
   });
 }
 
-void Redial::ended(std::uint64_t round) {
-  std::string whose;
-  {
-    const std::lock_guard lock{mutex_};
-    if (round_ != round)
-      return;
-    whose = to_string(to_[turns_.at()]);
-  }
-  lost(Error{Errc::unavailable, fmt::format("the connection to {} is lost", whose)});
+void Redial::ended(const caf::actor_control_block* peer) {
+  std::unique_lock lock{mutex_};
+  if (state_ != State::connected || peer_ != peer)
+    return;
+  auto whose = to_string(to_[turns_.at()]);
+  lost(std::move(lock), Error{Errc::unavailable, fmt::format("the connection to {} is lost", whose)}, false);
 }
 
-void Redial::lost(Error error, bool refused) {
-  std::unique_lock lock{mutex_};
+void Redial::lost(std::unique_lock<std::mutex> lock, Error error, bool refused) {
   if (stopped_)
     return;
-  ++round_;
+  state_ = State::dialling;
   thread_local std::minstd_rand random{std::random_device{}()};
   const auto pause = refused ? turns_.refused(random()) : turns_.lost(random());
   tell(std::move(lock), fail(std::move(error)), [this, pause] {

@@ -30,7 +30,8 @@ struct LinkOptions {
   /// Interval of this process's signs of life, and the silence after which a peer counts as dead.
   Duration heartbeat = limits::heartbeat;
   Duration timeout = limits::link_timeout;
-  /// Receives one line for each report of refused connections. Called on any thread.
+  /// Receives one line for each report of refused connections, and of the process's own certificates. Called on any
+  /// thread.
   std::function<void(std::string_view)> notice = [](std::string_view) {};
 };
 
@@ -126,16 +127,21 @@ public:
   /// begins, and none runs but one that has called `stop` itself. Idempotent.
   void stop();
 
-  /// Reports that the peer did not answer as expected (`why`), and dials again after a pause.
+  /// Reports that the peer did not answer as expected (`why`), and dials again after a pause. Nothing happens where it
+  /// is dialled already, because the connection was lost meanwhile.
   void again(Error why);
 
 private:
+  /// `dialling`: an attempt is under way, or due after a pause.
+  enum class State : std::uint8_t { idle, dialling, connected };
+
   void dial();
   void connected(const caf::strong_actor_ptr& handle);
+  /// With the lock, which it gives back.
   /// @param refused whether there is a connection, which is of no use.
-  void lost(Error error, bool refused = false);
-  /// The connection of that round has ended.
-  void ended(std::uint64_t round);
+  void lost(std::unique_lock<std::mutex> lock, Error error, bool refused);
+  /// The peer, or the connection to it, has ended.
+  void ended(const caf::actor_control_block* peer);
   /// With the lock, which it gives back: calls `on_change`, and then `then`, unless it was stopped meanwhile.
   void tell(std::unique_lock<std::mutex> lock, Result<caf::strong_actor_ptr> change, const std::function<void()>& then);
 
@@ -149,7 +155,11 @@ private:
   /// The threads that call it now.
   std::vector<std::thread::id> telling_;
   bool stopped_ = false;
-  std::uint64_t round_ = 0;
+  State state_ = State::idle;
+  /// The latest peer; compared, not followed.
+  const caf::actor_control_block* peer_ = nullptr;
+  /// By address: the latest peer there, whose end is watched.
+  std::vector<caf::weak_actor_ptr> watched_;
 };
 
 } // namespace gpuactors

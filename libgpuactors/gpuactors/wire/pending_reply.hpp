@@ -23,6 +23,16 @@ public:
   virtual void on_reply(MessageContent& content) = 0;
   virtual void on_error(Error error) = 0;
 
+  /// Returns what `on_error` gets when the deadline of the request is over.
+  [[nodiscard]] virtual Error overdue() const {
+    return Error{Errc::deadline_exceeded, "no answer came in time"};
+  }
+
+  /// Returns whether `on_error` may get `not_begun`; who does not ask gets `actor_died`.
+  [[nodiscard]] virtual bool knows_not_begun() const noexcept {
+    return false;
+  }
+
   /// Takes an item of a streamed reply; called before `on_reply` or `on_error`.
   virtual void on_item(Payload item);
 

@@ -215,11 +215,12 @@ void RequestPort::Table::receive(caf::mailbox_element& element) {
     const auto reply = take(ticket);
     if (reply == nullptr)
       return;
-    if (error != nullptr)
-      reply->on_error(from_caf(*error));
-    else
-      reply->on_reply(content);
-    return;
+    if (error == nullptr)
+      return reply->on_reply(content);
+    auto why = from_caf(*error);
+    if (why.code() == Errc::not_begun && !reply->knows_not_begun())
+      why = Error{Errc::actor_died, "the actor ended before it answered"};
+    return reply->on_error(std::move(why));
   }
   if (content.match_elements<StreamItem>()) {
     auto& item = content.get_mutable_as<StreamItem>(0);
@@ -287,8 +288,7 @@ TimePoint RequestPort::Table::expire(TimePoint now) {
     }
     for (const auto ticket : tickets)
       if (auto reply = take(ticket))
-        reply->on_error(Error{Errc::deadline_exceeded, "no answer came before the call's deadline; the method may "
-                                                       "still be running"});
+        reply->on_error(reply->overdue());
   }
   return next;
 }

@@ -1,5 +1,6 @@
 // AgentCore: reports to the broker about the node, its leases, and the state that actors save.
 #include <gpuactors/agent/core/agent_core.hpp>
+#include <gpuactors/base/utf8.hpp>
 #include <gpuactors/base/version.hpp>
 
 #include <fmt/format.h>
@@ -231,9 +232,8 @@ void AgentCore::keep_own_end(std::uint64_t actor, const v1::LeaseEnded& message)
   auto& own = own_ends_.emplace_back();
   own.set_actor(actor);
   *own.mutable_end() = message;
-  // A constructor's failure may say more; Error replaces a character that is cut.
-  if (message.text().size() > limits::end_reason_bytes)
-    own.mutable_end()->set_text(Error{Errc::actor_died, message.text().substr(0, limits::end_reason_bytes)}.message());
+  // A constructor's failure may say more.
+  own.mutable_end()->set_text(std::string{head_of(message.text(), limits::end_reason_bytes)});
   if (own_ends_.size() > limits::own_ends)
     own_ends_.pop_front();
 }

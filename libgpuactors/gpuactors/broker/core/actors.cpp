@@ -1,5 +1,6 @@
 // The broker and actors: their records, from the request to the end of the last life.
 #include <gpuactors/base/suggest.hpp>
+#include <gpuactors/base/utf8.hpp>
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/printable.hpp>
 #include <gpuactors/broker/core/requests.hpp>
@@ -49,19 +50,26 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
   // The client repeats a request whose answer was lost.
   const std::pair key{message.client(), message.client_request()};
   if (const auto known = spawns_.find(key); known != spawns_.end())
-    return answer_with(actors_.at(known->second), std::move(answer));
+    return answer_with(actors_.at(known->second), std::move(answer), message.client());
   if (auto checked = check_names(message); !checked)
     return answer.deliver(fail(checked.error()));
   const ActorName name{message.spec().name_space(), message.spec().name()};
   if (const auto taken = names_.find(name); !name.second.empty() && taken != names_.end()) {
     auto& record = actors_.at(taken->second);
+    // Its program has ended, say, and the next one is there before its destructor is done.
+    if (record.state == ActorState::stopping && record.no_restart && !record.stuck) {
+      give_up_heir(key); // one that is repeated, because its answer was lost
+      const auto until = until_after(message.request().queue_timeout_ms());
+      record.heirs.push_back({message, caller, config, std::move(answer), until});
+      return remind({until, record.id});
+    }
     if (!message.get_if_exists() || record.spec.type() != message.spec().type())
       return answer.deliver(
           fail(Errc::already_exists,
                fmt::format("there is an actor named \"{}\" already{}", name.second,
                            message.get_if_exists() ? ", of type " + record.spec.type() : std::string{})));
     record.shared = true;
-    return answer_with(record, std::move(answer));
+    return answer_with(record, std::move(answer), message.client());
   }
   ActorRecord record;
   record.id = ActorId{++last_actor_};
@@ -75,7 +83,7 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
   if (record.request.name().empty())
     record.request.set_name(name.second.empty() ? fmt::format("{}-{}", record.spec.type(), record.id.value())
                                                 : name.second);
-  record.seekers.push_back(std::move(answer));
+  record.seekers.add(std::move(answer), message.client(), never, world_.now());
   if (!name.second.empty())
     names_[name] = record.id;
   spawns_[key] = record.id;
@@ -84,11 +92,35 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
   submit_actor(kept);
 }
 
-void BrokerCore::answer_with(ActorRecord& record, FindAnswer answer) {
+void BrokerCore::give_up_late_heirs(ActorRecord& record) {
+  const auto late = std::stable_partition(record.heirs.begin(), record.heirs.end(),
+                                          [now = world_.now()](const Heir& heir) { return heir.until > now; });
+  for (auto heir = late; heir != record.heirs.end(); ++heir)
+    heir->answer.deliver(fail(Errc::no_capacity, fmt::format("the actor named \"{}\" is ending, and had not ended when "
+                                                             "the time to wait was over",
+                                                             record.spec.name())));
+  record.heirs.erase(late, record.heirs.end());
+}
+
+bool BrokerCore::give_up_heir(const std::pair<ClientId, std::uint64_t>& key) {
+  for (auto& [id, record] : actors_) {
+    const auto heir = std::find_if(record.heirs.begin(), record.heirs.end(), [&](const Heir& waiting) {
+      return std::pair{waiting.message.client(), waiting.message.client_request()} == key;
+    });
+    if (heir == record.heirs.end())
+      continue;
+    heir->answer.deliver(fail(Errc::cancelled, "the request was withdrawn"));
+    record.heirs.erase(heir);
+    return true;
+  }
+  return false;
+}
+
+void BrokerCore::answer_with(ActorRecord& record, FindAnswer answer, ClientId client, TimePoint until) {
   if (record.state == ActorState::alive)
     answer.deliver(FoundActor{info_of(record), record.handle, record.control});
   else
-    record.seekers.push_back(std::move(answer));
+    record.seekers.add(std::move(answer), client, until, world_.now());
 }
 
 void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
@@ -100,10 +132,14 @@ void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
     const bool knows =
         message.has_handle() && message.handle().origin() != 0 && message.handle().origin() == record->spec.origin();
     record->shared = record->shared || !message.name().empty() || knows;
-    return answer_with(*record, std::move(answer));
+    return answer_with(*record, std::move(answer), message.client(), until_after(message.limit_ms()));
   }
   if (may_come_back(message.name(), message.id())) {
-    early_finds_.emplace_back(message, std::move(answer));
+    if (early_finds_.size() >= next_early_look_) {
+      give_up_early_finds([now = world_.now()](const EarlyFind& find) { return find.until <= now; });
+      next_early_look_ = std::max(fewest_early_finds, 2 * early_finds_.size());
+    }
+    early_finds_.push_back({message, std::move(answer), until_after(message.limit_ms())});
     return;
   }
   if (message.has_handle())
@@ -167,8 +203,26 @@ void BrokerCore::answer_early() {
     else
       answer.deliver(fail(no_actor(message.name_space(), message.name())));
   }
-  for (auto& [message, answer] : std::exchange(early_finds_, {}))
+  const auto now = world_.now();
+  give_up_early_finds([now](const EarlyFind& find) { return find.until <= now; });
+  for (auto& [message, answer, until] : std::exchange(early_finds_, {})) {
+    if (until != never)
+      message.set_limit_ms(to_milliseconds(until - now));
     find(message, std::move(answer));
+  }
+}
+
+void BrokerCore::give_up_early_finds(const std::function<bool(const EarlyFind&)>& is_over) {
+  std::erase_if(early_finds_, [&is_over](EarlyFind& find) {
+    const bool over = is_over(find);
+    if (over)
+      find.answer.deliver(fail(Errc::deadline_exceeded, "nobody waits for the actor any more"));
+    return over;
+  });
+}
+
+TimePoint BrokerCore::until_after(std::uint64_t limit_ms) const {
+  return limit_ms == 0 ? never : deadline_after(world_.now(), from_milliseconds(limit_ms));
 }
 
 void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAnswer answer) {
@@ -234,13 +288,18 @@ void BrokerCore::stuck(const v1::LeaseStuck& message) {
   const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
   if (actor == actors_.end() || actor->second.lease->epoch() != message.epoch())
     return;
-  log_.add(EventKind::stuck, actor->second.request.name()).set_reason(message.text());
+  log_.add(EventKind::stuck, actor->second.request.name(), message.text());
   // It may never end; what it has besides the lost device stays taken.
   if (actor->second.lost)
     return leave_lost(LeaseId{message.lease()});
   for (auto& killer : actor->second.killers)
     killer.deliver(fail(Errc::deadline_exceeded, message.text()));
   actor->second.killers.clear();
+  actor->second.stuck = true;
+  for (auto& heir : std::exchange(actor->second.heirs, {}))
+    heir.answer.deliver(fail(Errc::already_exists, fmt::format("there is an actor named \"{}\" already, which does not "
+                                                               "end: {}",
+                                                               actor->second.spec.name(), message.text())));
 }
 
 // -- lives ----------------------------------------------------------------------------------------
@@ -310,8 +369,7 @@ void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& messa
   actor.handle = std::move(holder);
   actor.control = std::move(control);
   *log_.add(EventKind::spawned, actor.request.name()).mutable_lease() = *actor.lease;
-  for (auto& seeker : std::exchange(actor.seekers, {}))
-    seeker.deliver(FoundActor{info_of(actor), actor.handle, actor.control});
+  actor.seekers.answer([&] { return FoundActor{info_of(actor), actor.handle, actor.control}; });
 }
 
 void BrokerCore::actor_down(ActorId id, const Error& said, LifeEnd why) {
@@ -330,10 +388,12 @@ void BrokerCore::actor_down(ActorId id, const Error& said, LifeEnd why) {
   std::optional<Duration> next_life;
   if (!record.no_restart)
     next_life = record.lives.end(rule, why, world_.now());
-  const auto pause = next_life.value_or(Duration::zero());
   const auto kind = next_life ? EventKind::restarting : EventKind::died;
-  auto& event = log_.add(kind, record.request.name());
-  event.set_reason(error.message());
+  auto reason = error.message();
+  if (next_life && !record.next && *next_life > Duration::zero())
+    reason = fmt::format("{}; the next start is in {:.1f} s", head_of(reason, limits::end_reason_bytes / 2),
+                         to_seconds(*next_life));
+  log_.add(kind, record.request.name(), reason);
   log_.count(fmt::format("{}/{}", to_string(kind), to_string(error.code())));
   if (!next_life) {
     forget_actor(id, error);
@@ -349,10 +409,9 @@ void BrokerCore::actor_down(ActorId id, const Error& said, LifeEnd why) {
     start_actor(*next, record);
     return;
   }
-  if (pause == Duration::zero())
+  if (*next_life == Duration::zero())
     return submit_actor(record);
-  event.set_reason(fmt::format("{}; the next start is in {:.1f} s", error.message(), to_seconds(pause)));
-  pause_actor(record, pause);
+  pause_actor(record, *next_life);
 }
 
 void BrokerCore::pause_actor(ActorRecord& record, Duration pause) {
@@ -374,8 +433,7 @@ void BrokerCore::actor_due(ActorRecord& record) {
                     fmt::format("the actor's constructor was not done {} ms after a node was first told to start it; "
                                 "what there is of it is asked to stop",
                                 record.spec.spawn_timeout_ms())};
-  for (auto& seeker : std::exchange(record.seekers, {}))
-    seeker.deliver(fail(error));
+  record.seekers.answer([&] { return fail(error); });
   record.no_restart = true;
   if (record.state != ActorState::stopping)
     kill(record, stop_grace_ms, error.message());
@@ -394,7 +452,7 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
   *ended.mutable_actor() = record.last ? std::move(*record.last) : info_of(record);
   ended.set_unix_ns(world_.unix_ns());
   ended.set_error(static_cast<std::uint32_t>(error.code()));
-  ended.set_reason(error.message());
+  ended.set_reason(std::string{head_of(error.message(), limits::kept_reason_bytes)});
   if (const auto named = names_.find({record.spec.name_space(), record.spec.name()});
       named != names_.end() && named->second == id)
     names_.erase(named);
@@ -406,13 +464,14 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
     bury(id);
   if (record.spec.detached() || !record.spec.name().empty())
     drop(StateSection::actors, id.value());
-  for (auto& seeker : record.seekers)
-    seeker.deliver(fail(error));
+  record.seekers.answer([&] { return fail(error); });
   for (auto& killer : record.killers)
     killer.deliver({});
+  for (auto& heir : record.heirs)
+    spawn_actor(heir.message, heir.caller, heir.config, std::move(heir.answer));
 }
 
-BrokerCore::ActorRecord* BrokerCore::find_record(const ActorName& name, std::uint64_t id) {
+ActorRecord* BrokerCore::find_record(const ActorName& name, std::uint64_t id) {
   if (!name.second.empty()) {
     const auto named = names_.find(name);
     return named == names_.end() ? nullptr : &actors_.at(named->second);

@@ -30,7 +30,7 @@ BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
 
 void BrokerCore::start() {
   if (!options_.taken_from.empty())
-    log_.add(EventKind::standby, options_.taken_from).set_reason("this broker has taken over: " + options_.taken_why);
+    log_.add(EventKind::standby, options_.taken_from, "this broker has taken over: " + options_.taken_why);
   if (options_.link_timeout > Duration::zero()) {
     last_pulse_ = pulse();
     world_.wake(options_.heartbeat, Wake::pulse);
@@ -43,7 +43,7 @@ void BrokerCore::start() {
   }
   for (const auto& [owner, limit] : options_.quotas)
     if (auto set = change_quota(owner, limit); !set)
-      log_.add(EventKind::error, "quota").set_reason(set.error().message());
+      log_.add(EventKind::error, "quota", set.error().message());
 }
 
 void BrokerCore::finish() {

@@ -4,16 +4,17 @@
 #pragma once
 
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/broker/core/actor_record.hpp>
 #include <gpuactors/broker/core/broker_options.hpp>
 #include <gpuactors/broker/core/event_log.hpp>
 #include <gpuactors/broker/core/followers.hpp>
-#include <gpuactors/broker/core/lives.hpp>
 #include <gpuactors/broker/core/node_record.hpp>
 #include <gpuactors/broker/core/recorded_ledger.hpp>
 #include <gpuactors/broker/core/state_feed.hpp>
 #include <gpuactors/broker/core/world.hpp>
 
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -24,6 +25,9 @@
 #include <vector>
 
 namespace gpuactors {
+
+class Allowance;
+class StateRoom;
 
 /// Turns messages of nodes and clients into calls of the ledger, and the ledger's events into answers and orders.
 ///
@@ -155,6 +159,15 @@ private:
   using Report =
       std::variant<v1::LeaseStarted, v1::LeaseEnded, v1::ActorSaved, v1::HolderUsage::Entry, v1::HolderUsage>;
 
+  /// A look-up of an actor that may come back.
+  struct EarlyFind {
+    v1::FindActor message;
+    FindAnswer answer;
+    TimePoint until;
+  };
+
+  static constexpr std::size_t fewest_early_finds = 64;
+
   /// A kill of an actor that has not come back yet.
   struct EarlyKill {
     v1::KillActor message;
@@ -207,59 +220,6 @@ private:
     bool reclaimed = false;
     /// The agent was told to end the lease.
     bool ending = false;
-  };
-
-  /// `returning`: the actor is in the store, and no node has reported it yet. `pausing`: the actor crashed, and is
-  /// submitted again after a pause.
-  enum class ActorState : std::uint8_t { returning, pausing, waiting, starting, alive, stopping };
-
-  struct ActorRecord {
-    ActorId id;
-    v1::ActorSpec spec;
-    Payload config;
-    v1::ResourceRequest request;
-    ClientId client = 0;
-    std::uint64_t client_request = 0;
-    ActorState state = ActorState::waiting;
-    Lives lives;
-    bool no_restart = false;
-    /// A life was lost with its place: it may go on where the broker cannot see it.
-    bool strayed = false;
-    /// Set when the actor has ended itself: what its callers get.
-    std::optional<Error> own_end;
-    /// Why the actor was told to end; empty: it was not, or by an earlier broker.
-    std::string end_reason;
-    /// Somebody looked the actor up by name or joined it with `get_if_exists`: withdrawing its spawn leaves it alone.
-    bool shared = false;
-    RequestId waiting_for;
-    std::optional<v1::Lease> lease;
-    /// The latest one that an earlier broker knew; null if it did not.
-    LeaseId stored_lease;
-    /// When the pause before the restart is over.
-    std::optional<TimePoint> due;
-    /// Deadline of the first start; not set once the actor has been alive.
-    std::optional<TimePoint> first_start_by;
-    /// The actor's info at its latest death; none before.
-    std::optional<v1::ActorInfo> last;
-    /// The lease on another node under which the actor continues after its end here: its node is being emptied.
-    std::optional<Lease> next;
-    std::uint32_t pid = 0;
-    std::string address;
-    ContactPtr handle;
-    ContactPtr control;
-    /// The message that the actor saved for its next life, and the message's type; an empty type: nothing is saved.
-    std::string saved_type;
-    std::string saved;
-    /// The lease under which that was saved; null if an earlier broker knew.
-    LeaseId saved_in;
-    /// Why its device was lost, until its holder has ended: the next life begins only then, so that no two write to the
-    /// same places.
-    std::optional<Error> lost;
-    /// The last report about the current life.
-    v1::HolderUsage::Entry usage;
-    /// Callers who wait until the actor is alive.
-    std::vector<FindAnswer> seekers;
-    std::vector<DoneAnswer> killers;
   };
 
   // -- nodes and clients: peers.cpp -----------------------------------------------------
@@ -415,6 +375,8 @@ private:
 
   void start_runner(const Lease& lease, TaskRequest request);
   std::optional<TaskRequest> take_task_request(RequestId id);
+  /// The client's request of this number, as long as it waits; null otherwise.
+  TaskRequest* pending_request(const std::pair<ClientId, std::uint64_t>& key);
   void end_task_lease(LeaseId id);
   /// The holder of a lease that was lost with a device has ended: gives back what was kept of the lease.
   void lost_holder_ended(LeaseId id, std::uint64_t epoch);
@@ -462,7 +424,13 @@ private:
   /// Clears `due` and `first_start_by`, and their reminders.
   void stop_reminding(ActorRecord& record);
   void forget_actor(ActorId id, const Error& error);
-  void answer_with(ActorRecord& record, FindAnswer answer);
+  /// Ends the client's request for a name that is still taken. @returns whether there was one.
+  bool give_up_heir(const std::pair<ClientId, std::uint64_t>& key);
+  void give_up_late_heirs(ActorRecord& record);
+  void give_up_early_finds(const std::function<bool(const EarlyFind&)>& is_over);
+  /// @param limit_ms 0: there is no limit.
+  [[nodiscard]] TimePoint until_after(std::uint64_t limit_ms) const;
+  void answer_with(ActorRecord& record, FindAnswer answer, ClientId client, TimePoint until = never);
   ActorRecord* find_record(const ActorName& name, std::uint64_t id);
   v1::ActorInfo info_of(const ActorRecord& record) const;
 
@@ -494,13 +462,21 @@ private:
   /// Asks a client to give a lease back after the running task.
   void reclaim(LeaseId id, TaskLease& lease);
   void log(const Event& event);
-  /// Adds what there is now: nodes, devices, leases, actors, groups, clients and the queue.
-  void add_present(v1::ClusterState& result) const;
   void wake_for_ledger();
   /// Looks at the actor or client again at `due.at`.
   void remind(const Due& due);
   void look_at_due();
   v1::Lease to_wire(const Lease& lease) const;
+
+  // -- the state that others see: state.cpp ---------------------------------------------
+
+  /// Adds what there is now: nodes, devices, leases, actors, groups, clients and the queue.
+  void add_present(v1::ClusterState& result, StateRoom& room) const;
+  void add_nodes(v1::ClusterState& result, StateRoom& room, Allowance& counts) const;
+  void add_actors(v1::ClusterState& result, StateRoom& room, Allowance& counts) const;
+  void add_queue(v1::ClusterState& result, StateRoom& room) const;
+  /// Adds what there was: events and ended actors.
+  void add_past(const v1::GetState& message, v1::ClusterState& result, StateRoom& room) const;
 
   BrokerWorld& world_;
   const BrokerOptions options_;
@@ -545,7 +521,9 @@ private:
   std::map<std::uint64_t, HeldParts> held_ahead_;
   std::vector<Arrival> arrivals_;
   // Calls that arrived while nodes and clients of an earlier broker may still come back.
-  std::vector<std::pair<v1::FindActor, FindAnswer>> early_finds_;
+  std::vector<EarlyFind> early_finds_;
+  // When there are so many, those who wait no longer are given up.
+  std::size_t next_early_look_ = fewest_early_finds;
   std::vector<EarlyKill> early_kills_;
   std::vector<std::pair<v1::GetTypes, TypesAnswer>> early_types_;
   std::vector<std::pair<v1::Withdraw, DoneAnswer>> early_withdrawals_;

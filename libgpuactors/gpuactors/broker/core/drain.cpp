@@ -145,7 +145,7 @@ void BrokerCore::leave(LeaseId id, const std::string& node, bool late) {
   if (actor.state != ActorState::alive && !(late && actor.state == ActorState::starting))
     return;
   if (actor.spec.max_restarts() != 0 && reserve_elsewhere(actor, node)) {
-    log_.add(EventKind::moving, actor.request.name()).set_reason(fmt::format("node {} is being emptied", node));
+    log_.add(EventKind::moving, actor.request.name(), fmt::format("node {} is being emptied", node));
     // A move must not use up a restart.
     actor.lives.forgive_one();
     keep(actor);

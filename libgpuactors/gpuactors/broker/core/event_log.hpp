@@ -3,12 +3,14 @@
 
 #include <gpuactors/base/event_kind.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/utf8.hpp>
 #include <gpuactors/broker/core/printable.hpp>
 #include <gpuactors/broker/core/world.hpp>
 
 #include <deque>
 #include <map>
 #include <string>
+#include <string_view>
 
 namespace gpuactors {
 
@@ -20,8 +22,10 @@ public:
     // nop
   }
 
-  /// Appends and numbers an event. @returns the entry, for the caller to fill in.
-  v1::Event& add(EventKind kind, std::string name) {
+  /// Appends and numbers an event.
+  /// @param reason  the first `limits::kept_reason_bytes` of it are kept.
+  /// @returns the entry, for the caller to fill in the rest.
+  v1::Event& add(EventKind kind, std::string name, std::string_view reason = {}) {
     if (events_.size() >= limits::event_log)
       events_.pop_front();
     auto& event = events_.emplace_back();
@@ -31,6 +35,7 @@ public:
     event.set_kind(std::string{to_string(kind)});
     ++counts_[event.kind()];
     event.set_name(printable(std::move(name)));
+    event.set_reason(std::string{head_of(reason, limits::kept_reason_bytes)});
     return event;
   }
 
@@ -48,12 +53,12 @@ public:
     return started_unix_ns_;
   }
 
-  /// Passes all events numbered `first` or higher to `sink`, oldest first.
+  /// Passes all events numbered `first` or higher to `sink`, oldest first, until it returns false.
   template <class Sink>
   void for_each_from(std::uint64_t first, Sink&& sink) const {
     for (const auto& event : events_)
-      if (event.sequence() >= first)
-        sink(event);
+      if (event.sequence() >= first && !sink(event))
+        return;
   }
 
 private:

@@ -1,6 +1,4 @@
-// The broker's reaction to each event of the ledger, and the cluster state that it shows to others.
-#include <gpuactors/base/host_memory.hpp>
-#include <gpuactors/base/version.hpp>
+// The broker's reaction to each event of the ledger.
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/convert.hpp>
 
@@ -32,32 +30,13 @@ EventKind kind_of(const Event& event) noexcept {
   return EventKind::error;
 }
 
-/// Adds up the sizes of messages until there are more bytes than may be.
-class Allowance {
-public:
-  explicit Allowance(std::size_t bytes) : left_(bytes) {
-    // nop
-  }
-
-  /// Returns whether these still fit. From the first ones that do not on, none do.
-  template <class Message>
-  bool takes(const google::protobuf::RepeatedPtrField<Message>& messages) {
-    for (const auto& message : messages)
-      left_ -= std::min(left_, message.ByteSizeLong());
-    return left_ > 0;
-  }
-
-private:
-  std::size_t left_;
-};
-
 } // namespace
 
 void BrokerCore::apply(Result<Ledger::Events> events, std::string_view what) {
   if (events)
     apply(*events);
   else
-    log_.add(EventKind::error, std::string{what}).set_reason(to_string(events.error()));
+    log_.add(EventKind::error, std::string{what}, to_string(events.error()));
 }
 
 void BrokerCore::apply(const Ledger::Events& events) {
@@ -95,7 +74,7 @@ void BrokerCore::apply(const Ledger::Events& events) {
     if (const auto group = groups_.find(id); group != groups_.end() && group->second.ending)
       end_group(id);
   if (ledger_.recording_failed() && !std::exchange(recording_failed_, true))
-    log_.add(EventKind::error, "record").set_reason("the recording of the broker's calls cannot be written");
+    log_.add(EventKind::error, "record", "the recording of the broker's calls cannot be written");
   wake_for_ledger();
 }
 
@@ -272,9 +251,9 @@ void BrokerCore::log(const Event& event) {
   } else if (const auto actor = actor_requests_.find(event.request); actor != actor_requests_.end()) {
     name = actors_.at(actor->second).request.name();
   }
-  auto& entry = log_.add(kind_of(event), std::move(name));
+  auto& entry = log_.add(kind_of(event), std::move(name),
+                         event.kind == Event::Kind::lost && event.lease ? why_lost(event) : event.reason);
   entry.set_request(event.request.value());
-  entry.set_reason(event.kind == Event::Kind::lost && event.lease ? why_lost(event) : event.reason);
   if (event.lease)
     *entry.mutable_lease() = to_wire(*event.lease);
 }
@@ -307,8 +286,11 @@ void BrokerCore::look_at_due() {
     const auto due = dues_.extract(dues_.begin()).value();
     if (const auto client = clients_.find(due.client); client != clients_.end() && client->second.away_until == due.at)
       drop_client(due.client);
-    if (const auto actor = actors_.find(due.actor);
-        actor != actors_.end() && (actor->second.due == due.at || actor->second.first_start_by == due.at))
+    const auto actor = actors_.find(due.actor);
+    if (actor == actors_.end())
+      continue;
+    give_up_late_heirs(actor->second);
+    if (actor->second.due == due.at || actor->second.first_start_by == due.at)
       actor_due(actor->second);
   }
   if (!dues_.empty())
@@ -323,90 +305,6 @@ void BrokerCore::stop_reminding(ActorRecord& actor) {
 
 v1::Lease BrokerCore::to_wire(const Lease& lease) const {
   return gpuactors::to_wire(lease, nodes_.at(lease.node).node);
-}
-
-// -- state ----------------------------------------------------------------------------------------
-
-void BrokerCore::add_present(v1::ClusterState& result) const {
-  // The message must fit on a link, however much programs publish and have called.
-  Allowance metrics{limits::metrics_in_state_bytes};
-  Allowance counts{limits::call_stats_in_state_bytes};
-  for (const auto& view : ledger_.nodes()) {
-    const auto& record = nodes_.at(view.name);
-    const auto& known = record.node;
-    auto* node = result.add_nodes();
-    *node->mutable_node() = known;
-    node->set_state(record.agent == nullptr ? "away" : std::string{to_string(view.state)});
-    node->set_agent_address(known.address());
-    node->set_release(record.release);
-    node->set_free_host_memory_bytes(host_memory_in(view.free_resources));
-    if (counts.takes(record.tasks))
-      *node->mutable_tasks() = record.tasks;
-    for (const auto& device_view : view.devices) {
-      auto* device = result.add_devices();
-      device->set_node(view.name);
-      *device->mutable_device() = known.devices(device_view.index);
-      device->set_free_units(device_view.free_share.units());
-      device->set_free_memory_bytes(device_view.free_memory_bytes);
-      device->set_state(std::string{to_string(device_view.state)});
-      device->set_reason(device->device().fault());
-      if (const auto use = record.uses.find(device->device().index()); use != record.uses.end())
-        *device->mutable_use() = use->second;
-      for (const auto lease : device_view.leases)
-        device->add_leases(lease.value());
-    }
-  }
-  for (const auto& lease : ledger_.leases())
-    *result.add_leases() = to_wire(lease);
-  for (const auto& [id, record] : actors_) {
-    auto& actor = *result.add_actors();
-    actor = info_of(record);
-    if (metrics.takes(record.usage.metrics()))
-      *actor.mutable_metrics() = record.usage.metrics();
-    if (counts.takes(record.usage.methods()))
-      *actor.mutable_methods() = record.usage.methods();
-  }
-  for (const auto& [id, record] : groups_)
-    *result.add_groups() = info_of(id, record);
-  for (const auto& [id, record] : clients_) {
-    auto* client = result.add_clients();
-    client->set_id(id);
-    client->set_name(record.name);
-    client->set_release(record.release);
-    client->set_away(record.away_until.has_value());
-  }
-  add_quotas(result);
-  if (auto standby = followers_.state(world_.now()))
-    *result.mutable_standby() = std::move(*standby);
-  for (const auto& waiting : ledger_.pending()) {
-    auto* entry = result.add_queue();
-    entry->set_id(waiting.request.value());
-    entry->set_name(waiting.name);
-    entry->set_priority(waiting.priority);
-    entry->set_reason(waiting.reason);
-  }
-}
-
-v1::ClusterState BrokerCore::state(const v1::GetState& message) const {
-  v1::ClusterState result;
-  if (!message.only_past())
-    add_present(result);
-  if (message.events_from() > 0)
-    log_.for_each_from(message.events_from(), [&](const v1::Event& event) { *result.add_events() = event; });
-  const auto ended = std::min<std::size_t>(message.ended(), ended_.size());
-  Allowance metrics{limits::metrics_in_state_bytes};
-  for (auto it = ended_.rbegin(); it != ended_.rbegin() + static_cast<std::ptrdiff_t>(ended); ++it) {
-    auto& entry = *result.add_ended();
-    entry = *it;
-    if (!metrics.takes(it->actor().metrics()))
-      entry.mutable_actor()->clear_metrics();
-  }
-  for (const auto& [what, count] : log_.counts())
-    (*result.mutable_counters())[what] = count;
-  result.set_started_unix_ns(log_.started_unix_ns());
-  result.set_release(gpuactors::release);
-  result.set_term(options_.term);
-  return result;
 }
 
 } // namespace gpuactors

@@ -46,7 +46,7 @@ void BrokerCore::fail_device(const std::string& node, int index, const std::stri
   if (position == offer.devices_size() || !known->second.failed.insert(index).second)
     return;
   offer.mutable_devices(position)->set_fault(reason);
-  log_.add(EventKind::device_failed, fmt::format("{}/{}", node, index)).set_reason(reason);
+  log_.add(EventKind::device_failed, fmt::format("{}/{}", node, index), reason);
   // Until those who hold what is lost have ended, its other devices are in use.
   apply(ledger_.fail_device(node, position, world_.now(), Holders::stay), "fail_device");
 }

@@ -24,6 +24,11 @@ void BrokerCore::acquire(const v1::AcquireLease& message, const Caller& caller, 
   if (!type)
     return answer.deliver(fail(type.error()));
   request->type = *type;
+  if (auto* known = pending_request({message.client(), message.client_request()}); known != nullptr) {
+    // The client repeats a request whose answer it cannot get any more.
+    std::exchange(known->answer, std::move(answer)).deliver(fail(Errc::cancelled, "the request was repeated"));
+    return;
+  }
   const auto id = RequestId{++last_request_};
   TaskRequest waiting;
   waiting.client = message.client();
@@ -40,18 +45,26 @@ void BrokerCore::acquire(const v1::AcquireLease& message, const Caller& caller, 
   apply(ledger_.submit(id, std::move(*request), world_.now()));
 }
 
+BrokerCore::TaskRequest* BrokerCore::pending_request(const std::pair<ClientId, std::uint64_t>& key) {
+  const auto found = client_requests_.find(key);
+  return found != client_requests_.end() && ledger_.is_pending(found->second) ? &task_requests_.at(found->second)
+                                                                              : nullptr;
+}
+
 void BrokerCore::cancel(const v1::CancelAcquire& message) {
+  const std::pair key{message.client(), message.client_request()};
   // A lease that was granted meanwhile is on its way: the client gives it back when it arrives.
-  const auto found = client_requests_.find({message.client(), message.client_request()});
-  if (found == client_requests_.end() || !ledger_.is_pending(found->second))
+  if (pending_request(key) == nullptr)
     return;
-  const auto id = found->second;
+  const auto id = client_requests_.at(key);
   take_task_request(id)->answer.deliver(fail(Errc::cancelled, "the request was withdrawn"));
   apply(ledger_.cancel(id, world_.now()), "cancel");
 }
 
 void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
   const std::pair key{message.client(), message.client_request()};
+  if (give_up_heir(key))
+    return answer.deliver({});
   const auto spawn = spawns_.find(key);
   auto* const actor = spawn != spawns_.end() ? &actors_.at(spawn->second) : nullptr;
   if (actor != nullptr && actor->shared)
@@ -208,8 +221,7 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
   }
   graces_.erase(id);
   if (message.host_memory()) {
-    auto& event = log_.add(EventKind::out_of_memory, lease->name);
-    event.set_reason(message.text());
+    auto& event = log_.add(EventKind::out_of_memory, lease->name, message.text());
     *event.mutable_lease() = to_wire(*lease);
   }
   // Fails the devices first, so that nothing is placed there once the lease is free. A lease on a failed device is

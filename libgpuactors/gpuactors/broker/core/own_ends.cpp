@@ -60,7 +60,7 @@ void BrokerCore::apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_
     actor_requests_.erase(record.waiting_for);
     apply(ledger_.cancel(record.waiting_for, world_.now()), "own end");
   }
-  log_.add(EventKind::died, record.request.name()).set_reason(error.message());
+  log_.add(EventKind::died, record.request.name(), error.message());
   log_.count(std::string{to_string(EventKind::died)} + '/' + std::string{to_string(error.code())});
   forget_actor(id, error);
 }

@@ -272,7 +272,7 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
     restored = ledger_.restore(lease);
   }
   if (!restored) {
-    log_.add(EventKind::error, fmt::format("lease {}", id.value())).set_reason(restored.error().message());
+    log_.add(EventKind::error, fmt::format("lease {}", id.value()), restored.error().message());
     tell_agent_again_to_end(lease);
     return;
   }
@@ -332,7 +332,7 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   const auto& order = held.actor();
   const ActorId id{order.actor()};
   const std::pair key{order.client(), order.client_request()};
-  std::vector<FindAnswer> seekers;
+  Seekers seekers;
   if (const auto twin = spawns_.find(key); twin != spawns_.end() && twin->second != id) {
     // The client asked for the actor again before its node was back: the new one is dropped.
     auto& other = actors_.at(twin->second);
@@ -344,7 +344,7 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   if (actors_.count(id) == 0)
     load_actor(held);
   auto& record = actors_.at(id);
-  std::move(seekers.begin(), seekers.end(), std::back_inserter(record.seekers));
+  record.seekers.take(std::move(seekers));
   // The node does not know about moves that were under way.
   const auto forgiven = std::max(record.lives.forgiven(), order.forgiven());
   record.lives = Lives{order.restarts(), forgiven, order.restarts() > 0 || held.has_started()};
@@ -374,9 +374,9 @@ void BrokerCore::drop_node(const std::string& name) {
     return;
   found->second.agent = nullptr;
   if (found->second.leaves)
-    log_.add(EventKind::node_left, name).set_reason("it was stopped");
+    log_.add(EventKind::node_left, name, "it was stopped");
   else
-    log_.add(EventKind::node_lost, name).set_reason("the connection to its agent is gone");
+    log_.add(EventKind::node_lost, name, "the connection to its agent is gone");
   // The ledger reports the node's leases as lost; the node's record is still needed to name them.
   const auto remains = ledger_.remains();
   apply(ledger_.remove_node(name, world_.now()), "remove_node");
@@ -413,10 +413,16 @@ bool BrokerCore::speaks_for(std::uint64_t client, const Caller& caller) const {
 Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, const ContactPtr& port) {
   if (port == nullptr || message.client() == 0)
     return fail(Errc::invalid_argument, "a client says hello with its number and its port");
+  // Its name would be none, and the client of that name could not come back.
+  if (caller == Caller{{}, false})
+    return fail(Errc::unavailable, "the connection on which this came has ended");
   if (auto checked = check_pulse("this program", message.heartbeat_ms(), message.link_timeout_ms()); !checked)
     return checked;
   auto& record = clients_[message.client()];
-  peers_.erase(record.peer);
+  // One that says it again on its connection is watched already.
+  const bool is_watched = peers_.count(record.peer) > 0 && record.port != nullptr && record.port->same_as(*port);
+  if (!is_watched)
+    peers_.erase(record.peer);
   if (std::exchange(record.away_until, std::nullopt))
     log_.add(EventKind::client_returned, message.name());
   record.grace = std::min<Duration>(from_milliseconds(message.reconnect_grace_ms()), limits::reconnect_grace_most);
@@ -425,7 +431,8 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, c
   record.leaves = false;
   record.release = message.release();
   record.port = port;
-  record.peer = watch(port, Peer{{}, message.client()});
+  if (!is_watched)
+    record.peer = watch(port, Peer{{}, message.client()});
   record.claimed.clear();
   for (const auto lease : message.leases())
     record.claimed.insert(LeaseId{lease});
@@ -467,8 +474,8 @@ void BrokerCore::client_down(ClientId id) {
     return drop_client(id);
   record.port = nullptr;
   record.away_until = deadline_after(world_.now(), grace);
-  log_.add(EventKind::client_away, record.name)
-      .set_reason(fmt::format("its connection is lost; what it has is kept for {:.1f} s", to_seconds(grace)));
+  log_.add(EventKind::client_away, record.name,
+           fmt::format("its connection is lost; what it has is kept for {:.1f} s", to_seconds(grace)));
   // Grants would reach nobody; the client asks again when it is back.
   cancel_requests(id);
   std::vector<LeaseId> unheard;
@@ -505,10 +512,19 @@ void BrokerCore::drop_client(ClientId id) {
   const auto [first, last] = withdrawals_of(id);
   withdrawn_.erase(first, last);
   end_stray_leases(id, {});
+  give_up_early_finds([id](const EarlyFind& find) { return find.message.client() == id; });
   std::vector<ActorId> actors;
-  for (const auto& [actor, record] : actors_)
+  for (auto& [actor, record] : actors_) {
+    record.seekers.drop_client(id);
+    std::erase_if(record.heirs, [id](Heir& heir) {
+      const bool gone = heir.message.client() == id;
+      if (gone)
+        heir.answer.deliver(fail(Errc::unavailable, "the client that asked for it is gone"));
+      return gone;
+    });
     if (record.client == id && !record.spec.detached())
       actors.push_back(actor);
+  }
   for (const auto actor : actors)
     if (const auto found = actors_.find(actor); found != actors_.end()) {
       found->second.no_restart = true;

@@ -62,7 +62,7 @@ Result<void> BrokerCore::change_quota(const std::string& owner, std::optional<Sh
   auto events = ledger_.set_quota(owner, limit, world_.now());
   if (!events)
     return fail(events.error());
-  log_.add(EventKind::quota_set, owner).set_reason(limit ? fmt::format("{} of devices", to_string(*limit)) : "removed");
+  log_.add(EventKind::quota_set, owner, limit ? fmt::format("{} of devices", to_string(*limit)) : "removed");
   if (options_.store != nullptr) {
     v1::StoredQuota stored;
     stored.set_gpu_units(limit.value_or(Share{}).units());

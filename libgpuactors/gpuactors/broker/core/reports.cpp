@@ -1,5 +1,5 @@
-// Reports of nodes besides leases: registered types, usage of holders, saved state of actors. Also checks that the
-// heartbeats of peers match.
+// Reports of nodes besides leases: usage of holders, saved state of actors. Also checks that the heartbeats of peers
+// match.
 #include <gpuactors/base/metric_name.hpp>
 #include <gpuactors/broker/core/broker_core.hpp>
 

@@ -39,9 +39,9 @@ void BrokerCore::look_for_standstill() {
   if (stood < standstill_of(options_))
     return;
   const auto patience = patience_of(options_);
-  log_.add(EventKind::stood_still, "broker")
-      .set_reason(fmt::format("for {:.1f} s; nodes and clients whose connections that has cost have {:.1f} s to return",
-                              to_seconds(stood), to_seconds(patience)));
+  log_.add(EventKind::stood_still, "broker",
+           fmt::format("for {:.1f} s; nodes and clients whose connections that has cost have {:.1f} s to return",
+                       to_seconds(stood), to_seconds(patience)));
   last_pulse_ = seen;
   patient_until_ = deadline_after(seen.now, patience);
   world_.wake(patience, Wake::patience);
@@ -76,9 +76,8 @@ void BrokerCore::node_away(const std::string& name) {
   found->second.agent = nullptr;
   // Orders to it would be lost, and it may not come back: new work goes to others, or waits.
   if (auto done = ledger_.suspend_node(name); !done)
-    log_.add(EventKind::error, name).set_reason(done.error().message());
-  log_.add(EventKind::node_away, name)
-      .set_reason("the connection to its agent is gone, because the broker stood still");
+    log_.add(EventKind::error, name, done.error().message());
+  log_.add(EventKind::node_away, name, "the connection to its agent is gone, because the broker stood still");
 }
 
 void BrokerCore::give_up_away_nodes() {

@@ -23,7 +23,7 @@ void BrokerCore::load() {
   if (options_.store == nullptr)
     return;
   reserve_ids(options_.last_id);
-  const auto complain = [this](const std::string& what) { log_.add(EventKind::error, "store").set_reason(what); };
+  const auto complain = [this](const std::string& what) { log_.add(EventKind::error, "store", what); };
   const auto each = [&](StateSection section, auto message, auto use) {
     const auto entries = options_.store->load(section);
     if (!entries)
@@ -114,7 +114,7 @@ void BrokerCore::restore_groups() {
       continue;
     }
     if (auto done = ledger_.restore_group(id, *request, std::move(bundles), world_.now()); !done) {
-      log_.add(EventKind::error, request->name).set_reason(done.error().message());
+      log_.add(EventKind::error, request->name, done.error().message());
       forget_group(id, done.error());
       continue;
     }
@@ -221,7 +221,7 @@ Result<v1::StateChanges> BrokerCore::follow(const v1::FollowState& message) {
     return fail(Errc::unsupported, "the broker keeps nothing that another one could go on with: start it with --store");
   GPUACTORS_LET(news, followers_.admit(message, world_.now()));
   if (news != Followers::News::none)
-    log_.add(EventKind::standby, followers_.address()).set_reason("follows this broker, to take over if it dies");
+    log_.add(EventKind::standby, followers_.address(), "follows this broker, to take over if it dies");
   if (news == Followers::News::another) {
     // One that starts again asks there whether it was taken for dead.
     feed_->put(StateSection::ids, standby_key, followers_.address());
@@ -237,8 +237,8 @@ Result<v1::StateChanges> BrokerCore::follow(const v1::FollowState& message) {
 
 void BrokerCore::look_at_followers() {
   if (followers_.is_lost(world_.now()))
-    log_.add(EventKind::standby, followers_.address())
-        .set_reason("does not follow this broker any more: what is kept from here on, it does not have");
+    log_.add(EventKind::standby, followers_.address(),
+             "does not follow this broker any more: what is kept from here on, it does not have");
 }
 
 void BrokerCore::commit_soon() {
@@ -255,7 +255,7 @@ void BrokerCore::commit() {
   if (done)
     return;
   if (store_error_ != error)
-    log_.add(EventKind::error, "store").set_reason(store_error_);
+    log_.add(EventKind::error, "store", store_error_);
   // The store keeps what it could not write.
   commit_due_ = true;
   world_.wake(store_pause, Wake::commit);

@@ -1,6 +1,8 @@
 // What a program knows of an actor: where it lives now, and how many calls wait for it.
 #pragma once
 
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/error.hpp>
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/v1/control.pb.h>
 #include <gpuactors/wire/caf_version.hpp>
@@ -10,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace gpuactors::detail {
@@ -34,6 +37,8 @@ struct ActorCell : std::enable_shared_from_this<ActorCell> {
   std::uint64_t origin = 0;
   std::size_t max_pending = 0;
   int max_retries = 0;
+  /// The actor may be started again when it has ended.
+  std::atomic<bool> lives_again{false};
   /// Calls of this program that wait for the actor; one count for all its cells.
   std::shared_ptr<std::atomic<std::size_t>> pending;
   /// The actor of `life` has ended; it may have been restarted elsewhere.
@@ -43,6 +48,10 @@ struct ActorCell : std::enable_shared_from_this<ActorCell> {
   std::mutex mutex;
   // Guarded by the mutex.
   v1::ActorInfo info;
+  /// When a program may seek it again without a call.
+  TimePoint seek_again{};
+  /// Why it has ended for good, once the broker has said so.
+  std::optional<Error> ended;
   /// Null before the first one is known, and after the end of the cluster.
   std::shared_ptr<const ActorLife> life;
 };

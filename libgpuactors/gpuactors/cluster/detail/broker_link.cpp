@@ -30,6 +30,14 @@ public:
     return reply_->counts();
   }
 
+  [[nodiscard]] Error overdue() const override {
+    return reply_->overdue();
+  }
+
+  [[nodiscard]] bool knows_not_begun() const noexcept override {
+    return reply_->knows_not_begun();
+  }
+
 private:
   void forget() {
     if (const auto link = link_.lock())

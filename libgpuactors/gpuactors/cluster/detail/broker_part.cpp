@@ -47,7 +47,7 @@ Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options, st
   GPUACTORS_LET(listen, parse_endpoint(options.listen));
   BrokerOptions config;
   config.last_id = first_id();
-  config.settle = limits::settle;
+  config.settle = options.settle;
   if (replaced) {
     config.taken_from = std::move(replaced->broker);
     config.taken_why = std::move(replaced->why);

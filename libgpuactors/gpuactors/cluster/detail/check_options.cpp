@@ -15,6 +15,13 @@ Failure only_for(std::string_view field, std::string_view whom, std::string_view
   return fail(Errc::invalid_argument, fmt::format("{} is for {}, and this is {}", field, whom, what));
 }
 
+Result<void> check_wait(const Options& options) {
+  if (!options.queue_timeout || *options.queue_timeout >= Duration::zero())
+    return {};
+  return fail(Errc::invalid_argument,
+              fmt::format("queue_timeout is {} s: a time from 0 on is expected", to_seconds(*options.queue_timeout)));
+}
+
 Result<void> check_times_or_always(std::string_view field, int times) {
   if (times >= -1)
     return {};
@@ -49,6 +56,7 @@ Result<void> check_for_task(const Options& options) {
   if (options.max_calls < 0)
     return fail(Errc::invalid_argument,
                 fmt::format("max_calls is {}: a number from 1 on is expected, or 0 for no limit", options.max_calls));
+  GPUACTORS_TRY(check_wait(options));
   return check_times_or_always("max_retries", options.max_retries);
 }
 
@@ -66,7 +74,14 @@ Result<void> check_for_actor(const Options& options) {
   if (options.max_calls != 0)
     return refuse("max_calls");
   GPUACTORS_TRY(check_times_or_always("max_restarts", options.max_restarts));
-  return check_times_or_always("max_task_retries", options.max_task_retries);
+  GPUACTORS_TRY(check_times_or_always("max_task_retries", options.max_task_retries));
+  if (options.max_task_retries != 0 && options.max_restarts == 0)
+    return fail(Errc::invalid_argument, "max_task_retries makes calls again in the actor's next life, and without "
+                                        "max_restarts there is none");
+  if (options.name.empty() && (options.get_if_exists || !options.name_space.empty()))
+    return fail(Errc::invalid_argument,
+                fmt::format("{} needs a name", options.get_if_exists ? "get_if_exists" : "name_space"));
+  return check_wait(options);
 }
 
 Result<void> check_for_bundle(const Options& options) {

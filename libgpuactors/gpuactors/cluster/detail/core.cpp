@@ -381,6 +381,8 @@ void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const Pl
   {
     const std::lock_guard lock{cell.mutex};
     cell.info = info;
+    cell.ended.reset();
+    cell.lives_again.store(info.max_restarts() != 0, std::memory_order_relaxed);
     cell.life = std::move(life);
     cell.places.fetch_add(1, std::memory_order_release);
     cell.down.store(false, std::memory_order_release);
@@ -477,6 +479,13 @@ Result<void> check_types(std::string_view what, const std::string& name, const g
     return fail(Errc::invalid_argument, fmt::format("{} {} answers with a {}, not with a {}", what, name,
                                                     gives->full_name(), output->full_name()));
   return {};
+}
+
+void ClusterCore::ask_for_actor(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, v1::FindActor message) {
+  message.set_client(client_);
+  if (deadline != never)
+    message.set_limit_ms(to_limit_ms(deadline - Clock::now()));
+  ask_broker(reply, deadline, std::move(message));
 }
 
 std::uint64_t to_limit_ms(Duration limit) noexcept {

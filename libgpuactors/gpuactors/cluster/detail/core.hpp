@@ -1,6 +1,7 @@
 // ClusterCore: the state behind Cluster, ActorRef and futures. Internal to the cluster layer.
 #pragma once
 
+#include <gpuactors/actor/registry.hpp>
 #include <gpuactors/actor/services.hpp>
 #include <gpuactors/cluster/detail/broker_link.hpp>
 #include <gpuactors/cluster/detail/device_watch.hpp>
@@ -88,6 +89,9 @@ public:
       return reply->on_error(checked.error());
     broker_link_->ask(reply, deadline, std::forward<T>(message), std::forward<Ts>(xs)...);
   }
+
+  /// Looks an actor up: `reply` gets it once it lives, or why it does not until `deadline`.
+  void ask_for_actor(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, v1::FindActor message);
 
   /// The next number for a request that the broker must recognize when it is repeated.
   [[nodiscard]] std::uint64_t next_request() noexcept {

@@ -1,5 +1,6 @@
 #include <gpuactors/agent/process_table.hpp>
 #include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/detail/descriptor.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/cluster/detail/describe.hpp>
 #include <gpuactors/cluster/detail/plugins.hpp>
@@ -7,13 +8,12 @@
 #include <gpuactors/wire/json.hpp>
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <optional>
@@ -99,12 +99,11 @@ Result<v1::RegisterNode> offer_of(const std::string& program, std::string_view t
 
 Result<v1::RegisterNode> describe_program(const std::string& program, const std::string& node, const std::string& spec,
                                           const std::vector<std::string>& plugins, const std::atomic<bool>* given_up) {
-  std::error_code error;
-  auto path = (std::filesystem::temp_directory_path(error) / "gpuactors-describe-XXXXXX").string();
-  const int fd = mkstemp(path.data());
-  if (fd < 0)
-    return fail(Errc::unavailable, fmt::format("{} cannot be written: {}", path, std::strerror(errno)));
-  ::close(fd);
+  // Memory, because there may be no file system that can be written. The program is a child, which may open it.
+  const Descriptor file{::memfd_create("gpuactors-describe", MFD_CLOEXEC)};
+  if (!file)
+    return fail(Errc::unavailable, fmt::format("there is no memory for a description: {}", std::strerror(errno)));
+  const auto path = fmt::format("/proc/{}/fd/{}", ::getpid(), file.get());
   Command command;
   command.path = program;
   command.arguments = {"worker", "--describe", node, spec, path};
@@ -112,7 +111,6 @@ Result<v1::RegisterNode> describe_program(const std::string& program, const std:
   command.tag = "describe";
   auto ended = run_to_end(command, given_up);
   auto text = ended ? read_offer(program, *ended, path) : Result<std::string>{fail(ended.error())};
-  std::filesystem::remove(path, error);
   if (!text)
     return fail(text.error());
   return offer_of(program, *text);

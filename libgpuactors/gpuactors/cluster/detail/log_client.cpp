@@ -100,7 +100,7 @@ Result<LogClient::Place> LogClient::locate_actor(const v1::ClusterState& state) 
     message.set_name_space(name_space_);
   }
   auto reply = std::make_shared<MessageReply<v1::ActorInfo>>();
-  core_.ask_broker(reply, soon(2 * limits::settle), std::move(message));
+  core_.ask_for_actor(reply, soon(2 * limits::settle), std::move(message));
   auto found = await(Future<v1::ActorInfo>{reply});
   if (found) {
     actor_ = ActorId{found->id()};

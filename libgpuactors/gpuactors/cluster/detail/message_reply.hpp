@@ -10,6 +10,11 @@
 
 namespace gpuactors::detail {
 
+/// The error of a request that the broker has not answered in time.
+inline Error broker_overdue() {
+  return Error{Errc::deadline_exceeded, "the broker has not answered in time: it is away, or busy"};
+}
+
 /// Completes a future with the message in the answer.
 template <class Message>
 class MessageReply : public FutureState<Message>, public PendingReply {
@@ -20,6 +25,10 @@ public:
 
   void on_error(Error error) override {
     this->complete(fail(std::move(error)));
+  }
+
+  [[nodiscard]] Error overdue() const override {
+    return broker_overdue();
   }
 };
 
@@ -32,6 +41,10 @@ public:
 
   void on_error(Error error) override {
     complete(fail(std::move(error)));
+  }
+
+  [[nodiscard]] Error overdue() const override {
+    return broker_overdue();
   }
 };
 
@@ -46,7 +59,17 @@ public:
   }
 
   void on_error(Error error) override {
-    this->complete(fail(std::move(error)));
+    // It may be served yet, for nobody.
+    const bool is_late = error.code() == Errc::deadline_exceeded;
+    if (this->complete(fail(std::move(error))) && is_late)
+      undo();
+  }
+
+  [[nodiscard]] Error overdue() const override {
+    return Error{
+        Errc::deadline_exceeded,
+        "the broker has not answered in the time that the request gives it: it is away, or busy; the request is "
+        "withdrawn"};
   }
 
   void cancel(Cancel) override {

@@ -13,9 +13,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <set>
+#include <string_view>
 
 namespace gpuactors::detail {
 
@@ -115,6 +117,20 @@ Result<Addresses> publish(Links& links, const caf::strong_actor_ptr& agent, cons
   return Addresses{own, to_string(Endpoint{host, outside})};
 }
 
+/// A container that was given GPUs and has no driver would serve from the processor, and seem to be well.
+void warn_without_driver(const v1::Node& node, const NodeDaemon& options, const DaemonOptions& daemon) {
+  const char* given = std::getenv("NVIDIA_VISIBLE_DEVICES");
+  const std::string_view devices{given != nullptr ? given : ""};
+  const auto is_cuda = [](const v1::Device& device) { return device.kind() == "cuda"; };
+  if (!options.devices.empty() || devices.empty() || devices == "none" || devices == "void"
+      || std::any_of(node.devices().begin(), node.devices().end(), is_cuda))
+    return;
+  daemon.notice(
+      fmt::format("no GPU can be used, and NVIDIA_VISIBLE_DEVICES is \"{}\": the node offers the processor. With "
+                  "--devices cuda, it says why and does not start",
+                  devices));
+}
+
 } // namespace
 
 /// Forwards to the launcher, which can be made only once the agent is published: workers get the agent's port.
@@ -212,8 +228,13 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
   GPUACTORS_LET(offer, look_at_programs(nullptr));
   GPUACTORS_LET(programs, ProgramTable::from_wire(offer.programs));
   GPUACTORS_LET(node, node_of(options, name_, offer.node));
+  if (is_any_address(options.host))
+    return fail(Errc::invalid_argument, fmt::format("the host {} is no address that others reach this node by: name "
+                                                    "one, or leave it out",
+                                                    options.host));
   GPUACTORS_LET(host, options.host.empty() ? address_towards(broker) : Result<std::string>{options.host});
   warn_if_open(host, daemon);
+  warn_without_driver(node, options, daemon);
   GPUACTORS_LET(log, NodeLog::open(node.name(), options.logs, daemon.notice));
 
   const auto launcher = std::make_shared<LateLauncher>();

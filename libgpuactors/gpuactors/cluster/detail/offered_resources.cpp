@@ -1,12 +1,10 @@
 #include <gpuactors/agent/memory_reader.hpp>
+#include <gpuactors/base/control_groups.hpp>
 #include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/cluster/detail/offered_resources.hpp>
 #include <gpuactors/device/accelerators.hpp>
 
 #include <fmt/format.h>
-
-#include <algorithm>
-#include <thread>
 
 namespace gpuactors::detail {
 
@@ -14,7 +12,7 @@ namespace {
 
 Result<Share> cpus_of(const OfferedResources& offered) {
   if (offered.cpus < 0)
-    return Share::whole(std::max(1U, std::thread::hardware_concurrency()));
+    return Share::whole(usable_cpus());
   return Share::from_double(offered.cpus, fmt::format("cpus of node {}", offered.name));
 }
 

@@ -1,3 +1,4 @@
+#include <gpuactors/base/executor.hpp>
 #include <gpuactors/broker/core/standby_core.hpp>
 #include <gpuactors/broker/standby_broker.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
@@ -141,9 +142,12 @@ public:
 
   /// No answer is taken any more, and the store is closed.
   void close() {
-    const std::lock_guard lock{mutex_};
-    active_ = nullptr;
-    standby_.reset();
+    {
+      const std::lock_guard lock{mutex_};
+      active_ = nullptr;
+      standby_.reset();
+    }
+    writer_.stop();
   }
 
   /// Dials again, since there is no answer.
@@ -156,12 +160,15 @@ private:
     auto to = active_;
     auto question = standby_->question();
     lock.unlock();
-    core_.port().ask(
-        std::make_shared<FollowReply>([weak = weak_from_this(), to](const Result<v1::StateChanges>& changes) {
-          if (const auto self = weak.lock())
-            self->answered(to, changes);
-        }),
-        to, deadline_after(Clock::now(), core_.links().options().timeout), std::move(question));
+    core_.port().ask(std::make_shared<FollowReply>([weak = weak_from_this(), to](Result<v1::StateChanges> changes) {
+                       if (const auto self = weak.lock())
+                         self->writer_.post(
+                             [weak, to, kept = std::make_shared<Result<v1::StateChanges>>(std::move(changes))] {
+                               if (const auto still = weak.lock())
+                                 still->answered(to, *kept);
+                             });
+                     }),
+                     to, deadline_after(Clock::now(), core_.links().options().timeout), std::move(question));
   }
 
   void answered(const caf::strong_actor_ptr& by, const Result<v1::StateChanges>& changes) {
@@ -196,6 +203,9 @@ private:
   std::optional<StandbyCore> standby_;
   const std::function<void(std::string_view)> notice_;
   caf::strong_actor_ptr active_;
+  // Answers are kept here, one after the other: a disk that takes its time must not hold up the event loop, which would
+  // look to the active broker as if this process were dead.
+  Executor writer_;
 };
 
 // -- the part -------------------------------------------------------------------------------------
@@ -203,6 +213,8 @@ private:
 StandbyPart::~StandbyPart() {
   if (redial_ != nullptr)
     redial_->stop();
+  if (state_ != nullptr)
+    state_->close();
 }
 
 Result<void> StandbyPart::start(DaemonCore& core, const BrokerDaemon& options, const DaemonOptions& daemon,

@@ -1,3 +1,4 @@
+#include <gpuactors/base/control_groups.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/task_dispatcher.hpp>
@@ -46,7 +47,8 @@ private:
 
 TaskDispatcher::TaskDispatcher(RequestPort& port, std::shared_ptr<BrokerLink> broker,
                                std::shared_ptr<WorkerLinks> workers, std::uint64_t client)
-  : port_(port), broker_(std::move(broker)), workers_(std::move(workers)), client_(client) {
+  : port_(port), broker_(std::move(broker)), workers_(std::move(workers)), client_(client),
+    most_leases_here_(std::min<std::size_t>(limits::leases_without_resources, 4 * std::max(2U, usable_cpus()))) {
   // nop
 }
 
@@ -263,17 +265,22 @@ void TaskDispatcher::close() {
 }
 
 bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error& error) {
-  // A runner that ends answers the tasks that it has not begun with `actor_died`.
+  // What its runner had not begun when it ended runs elsewhere, whoever may run twice.
+  const bool has_run = error.code() != Errc::not_begun;
   const auto lost = is_loss(error.code());
   const auto& wanted = task->retry_errors;
-  if (port_.closed() || task->retries_left == 0 || task->call.stream || task->finished()
-      || (!lost && std::find(wanted.begin(), wanted.end(), error.code()) == wanted.end()))
+  if (port_.closed() || task->finished()
+      || (has_run
+          && (task->retries_left == 0 || task->call.stream
+              || (!lost && std::find(wanted.begin(), wanted.end(), error.code()) == wanted.end()))))
     return false;
   const auto now = Clock::now();
   if (task->call.deadline != never && now >= task->call.deadline)
     return false;
-  if (task->retries_left > 0)
+  if (has_run && task->retries_left > 0)
     --task->retries_left;
+  // That of an attempt which was refused, and so not answered, still runs.
+  stop_timers(*task);
   if (task->call.deadline != never)
     start_timer(task, Timer::deadline, task->call.deadline - now,
                 Error{Errc::deadline_exceeded, "the task's deadline passed"});
@@ -461,6 +468,8 @@ void TaskDispatcher::flush(Outbox& outbox) {
     message.set_client(client_);
     broker_->ask(std::make_shared<LeaseReply>(weak_from_this(), acquire.shape, acquire.request), never,
                  std::move(message));
+    if (withdrawn_since_made(acquire.request))
+      outbox.withdrawals.push_back(acquire.request);
   }
   for (const auto request : outbox.withdrawals) {
     v1::CancelAcquire message;
@@ -474,6 +483,11 @@ void TaskDispatcher::flush(Outbox& outbox) {
       task->finish(fail(error));
   if (outbox.start_sweep)
     schedule_sweep();
+}
+
+bool TaskDispatcher::withdrawn_since_made(std::uint64_t request) {
+  const std::lock_guard lock{mutex_};
+  return unsent_.extract(request).mapped();
 }
 
 void TaskDispatcher::mark_sent(const Outbox& outbox) {

@@ -163,6 +163,8 @@ private:
   void balance(const std::shared_ptr<Shape>& shape, Outbox& outbox);
   void drop_if_unused(const Shape& shape);
   void flush(Outbox& outbox);
+  /// The request is sent now. @returns whether it was withdrawn before.
+  bool withdrawn_since_made(std::uint64_t request);
   /// From here on, the tasks of `outbox` may be recalled.
   void mark_sent(const Outbox& outbox);
   void schedule_sweep();
@@ -176,6 +178,8 @@ private:
   std::shared_ptr<BrokerLink> broker_;
   std::shared_ptr<WorkerLinks> workers_;
   const std::uint64_t client_;
+  /// Of work in this process that requests no resources.
+  const std::size_t most_leases_here_;
   mutable std::mutex mutex_;
   // By `TaskShape::key`; a shape is removed with its last task, lease and request.
   std::unordered_map<std::string, std::shared_ptr<Shape>> shapes_;
@@ -185,6 +189,8 @@ private:
   // Leases that were reclaimed after the grant, but before their holder was found.
   std::set<LeaseId> early_reclaims_;
   std::uint64_t last_request_ = 0;
+  // Requests that are in the outbox of a thread, and whether they were withdrawn since.
+  std::map<std::uint64_t, bool> unsent_;
   bool sweeping_ = false;
   bool closed_ = false;
 };

@@ -2,7 +2,6 @@
 #include <gpuactors/cluster/detail/task_dispatcher.hpp>
 
 #include <algorithm>
-#include <thread>
 
 namespace gpuactors::detail {
 
@@ -19,8 +18,7 @@ const std::shared_ptr<TaskDispatcher::Shape>& TaskDispatcher::shape_of(const Tas
     const bool unbounded = request.gpu_units() == 0 && request.memory_bytes() == 0 && request.cpu_units() == 0
                            && request.resource_units().empty();
     if (unbounded && workers_ == nullptr)
-      shape->most_leases = std::min<std::size_t>(limits::leases_without_resources,
-                                                 4 * std::max(2U, std::thread::hardware_concurrency()));
+      shape->most_leases = most_leases_here_;
     else if (unbounded)
       shape->most_leases = limits::leases_without_resources;
   }
@@ -157,6 +155,7 @@ void TaskDispatcher::balance(const std::shared_ptr<Shape>& pointer, Outbox& outb
   const auto wanted = std::min({shape.wanting(), room, step, limits::leases_requested});
   while (shape.requested.size() < wanted) {
     shape.requested.push_back(++last_request_);
+    unsent_[last_request_] = false;
     outbox.acquires.push_back({pointer, last_request_});
   }
   // Withdraws requests that no task needs any more, the latest first; keeps a few spare ones while tasks wait. A
@@ -164,7 +163,11 @@ void TaskDispatcher::balance(const std::shared_ptr<Shape>& pointer, Outbox& outb
   constexpr std::size_t spare = 4;
   const auto most = shape.wanting() == 0 ? 0 : 2 * shape.wanting() + spare;
   while (shape.requested.size() > most) {
-    outbox.withdrawals.push_back(shape.requested.back());
+    // The broker would not know what is withdrawn before it was asked for: the thread that asks withdraws that.
+    if (const auto unsent = unsent_.find(shape.requested.back()); unsent != unsent_.end())
+      unsent->second = true;
+    else
+      outbox.withdrawals.push_back(shape.requested.back());
     shape.requested.pop_back();
   }
   if (shape.waiting.empty())

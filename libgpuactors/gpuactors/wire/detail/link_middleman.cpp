@@ -119,8 +119,11 @@ public:
     // disabled and enabled again before it applied the change.
     if (manager_ == nullptr)
       return write_now(manager);
-    pipe_.keep(buffered());
+    const auto kept = manager_; // a failure may release the last other reference
+    const bool works = pipe_.keep(buffered());
     wr_buf().clear();
+    if (!works)
+      break_off(kept);
   }
 
   /// Sends everything that is queued, then shuts down the sending side of the socket.
@@ -146,15 +149,19 @@ private:
         ::shutdown(fd(), SHUT_WR);
       break;
     case Pipe::Rest::failed:
-      stop_writing();
-      // CAF's broker may be what writes, in the middle of a message or of its own end. It hears of the failure after
-      // that: it would otherwise end twice.
-      backend().post([this, kept] {
-        if (!kept->detached())
-          kept->io_failure(&backend(), operation::write);
-      });
+      break_off(kept);
       break;
     }
+  }
+
+  void break_off(const manager_ptr& kept) {
+    stop_writing();
+    // CAF's broker may be what writes, in the middle of a message or of its own end. It hears of the failure after
+    // that: it would otherwise end twice.
+    backend().post([this, kept] {
+      if (!kept->detached())
+        kept->io_failure(&backend(), operation::write);
+    });
   }
 
   /// Returns the contents of CAF's write buffer.

@@ -37,8 +37,8 @@ bool has_to_wait(const TlsSession& session, int result) {
 
 } // namespace
 
-Pipe::Pipe(int socket, TlsSession session, CallLoop call_loop, Duration collect)
-  : socket_(socket), collect_(collect), session_(std::move(session)), call_loop_(std::move(call_loop)) {
+Pipe::Pipe(int socket, TlsSession session, CallLoop call_loop, Duration collect, Duration stall)
+  : socket_(socket), collect_(collect), stall_(stall), session_(std::move(session)), call_loop_(std::move(call_loop)) {
   // nop
 }
 
@@ -128,9 +128,10 @@ void Pipe::call_loop(Lock& lock) {
   }
 }
 
-void Pipe::keep(std::string_view messages) {
+bool Pipe::keep(std::string_view messages) {
   const std::lock_guard lock{mutex_};
   leave_behind(messages);
+  return !failed_;
 }
 
 Pipe::Rest Pipe::send_rest(std::string_view messages) {
@@ -199,6 +200,10 @@ void Pipe::await_writer(Lock& lock) {
 void Pipe::leave_behind(std::string_view bytes) {
   if (failed_ || closed_)
     return;
+  // A peer that shows that it lives and takes nothing must not cost the process, and all others that it serves, its
+  // memory.
+  if (waiting_.size() - waiting_begin_ > limits::link_waiting_bytes && Clock::now() - last_taken_ > stall_)
+    return fail();
   try {
     waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
   } catch (const std::bad_alloc&) {
@@ -236,6 +241,8 @@ void Pipe::put_back(Buffer bytes, std::size_t begin) {
 /// would take the next bytes for it.
 void Pipe::fail() {
   failed_ = true;
+  // It may be waiting for a socket that takes nothing any more.
+  loop_comes_ = false;
   Buffer{}.swap(waiting_);
   waiting_begin_ = 0;
 }
@@ -249,6 +256,8 @@ std::size_t Pipe::write(Lock& lock, std::string_view bytes) {
   lock.lock();
   busy_ = false;
   last_write_ = Clock::now();
+  if (done > 0)
+    last_taken_ = last_write_;
   if (!works)
     fail();
   idle_.notify_all();

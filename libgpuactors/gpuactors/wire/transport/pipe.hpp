@@ -29,7 +29,10 @@ public:
   /// @param socket a non-blocking socket; its owner calls `close` before closing it.
   /// @param session the TLS session; null in plaintext.
   /// @param collect messages that follow another within this time are left to the event loop.
-  Pipe(int socket, TlsSession session, CallLoop call_loop, Duration collect = limits::link_collect);
+  /// @param stall the connection fails when the socket has taken nothing for so long and more than
+  ///        `limits::link_waiting_bytes` wait for it.
+  Pipe(int socket, TlsSession session, CallLoop call_loop, Duration collect = limits::link_collect,
+       Duration stall = limits::link_timeout);
 
   Pipe(const Pipe&) = delete;
   Pipe& operator=(const Pipe&) = delete;
@@ -60,7 +63,8 @@ public:
   Rest send_rest(std::string_view messages);
 
   /// Queues `messages` after all earlier ones. Called by the event loop while it waits for the socket.
-  void keep(std::string_view messages);
+  /// @returns false if the connection has failed.
+  bool keep(std::string_view messages);
 
   /// Makes `send` refuse from now on; earlier messages are still sent. Waits for a thread that is writing right now.
   void retire();
@@ -87,6 +91,7 @@ private:
 
   const int socket_;
   const Duration collect_;
+  const Duration stall_;
 
   // Guards the session: OpenSSL allows one thread at a time to read or write it.
   std::mutex session_mutex_;
@@ -105,6 +110,8 @@ private:
   Buffer waiting_;
   std::size_t waiting_begin_ = 0;
   TimePoint last_write_{};
+  /// When the socket took bytes last.
+  TimePoint last_taken_ = Clock::now();
   // A thread is writing or calling the event loop: others leave their bytes to it.
   bool busy_ = false;
   // The event loop was called, or waits for the socket: it will send the queued messages.

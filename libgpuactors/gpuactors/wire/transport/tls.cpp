@@ -1,6 +1,7 @@
 #include "tls.hpp"
 
 #include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/detail/loaded.hpp>
 
 #include <fmt/format.h>
@@ -10,11 +11,14 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <utility>
 
 namespace gpuactors::transport {
@@ -172,9 +176,10 @@ Stamps stamps_of(const CertificateFiles& files) {
 
 class TlsContext::Loaded {
 public:
-  static Result<std::shared_ptr<Loaded>> make(const CertificateFiles& files) {
+  static Result<std::shared_ptr<Loaded>> make(const CertificateFiles& files, Notice notice) {
     auto made = std::make_shared<Loaded>();
     made->files_ = files;
+    made->notice_ = std::move(notice);
     const std::lock_guard lock{made->mutex_};
     GPUACTORS_TRY(made->load(stamps_of(files)));
     return made;
@@ -182,10 +187,12 @@ public:
 
   /// Returns a session with the files as they are now; null on failure.
   TlsSession session() {
-    const std::lock_guard lock{mutex_};
-    look();
+    std::unique_lock lock{mutex_};
+    const auto news = look();
     // A session keeps its context alive.
-    return TlsSession{SSL_new(context_.get())};
+    TlsSession session{SSL_new(context_.get())};
+    tell(std::move(lock), news);
+    return session;
   }
 
   /// Returns the number of the state of the files that is in use. Looks at them if nobody has done so for a while.
@@ -194,8 +201,9 @@ public:
     const auto now = Clock::now().time_since_epoch().count();
     auto due = next_look_.load(std::memory_order_relaxed);
     if (now >= due && next_look_.compare_exchange_strong(due, now + Duration{pause}.count())) {
-      const std::lock_guard lock{mutex_};
-      look();
+      std::unique_lock lock{mutex_};
+      const auto news = look();
+      tell(std::move(lock), news);
     }
     return state_;
   }
@@ -213,22 +221,60 @@ private:
     revocations_ = std::move(revocations);
     stamps_ = stamps;
     ++state_;
+    const auto info = detail::describe(*SSL_CTX_get0_certificate(context_.get()), files_.certificate);
+    const auto early =
+        std::min<WallTime::duration>(limits::certificate_warning, (info.valid_until - info.valid_from) / 6);
+    valid_until_ = info.valid_until;
+    warn_at_ = info.valid_until - early;
     return {};
   }
 
-  void look() {
+  /// Returns what there is to be told.
+  std::string look() {
+    auto news = look_at_files();
+    if (news.empty() && std::chrono::system_clock::now() >= warn_at_) {
+      warn_at_ = std::chrono::system_clock::now() + std::chrono::hours{24};
+      news = fmt::format("the certificate {} ends at {}: nobody is connected with it any more then; issue another one "
+                         "(gpuactors certs issue)",
+                         files_.certificate.string(), to_string(valid_until_));
+    }
+    return news;
+  }
+
+  std::string look_at_files() {
     // Files that could not be loaded are tried again when they change, and once a second: the files may not have been
     // the reason.
     const auto stamps = stamps_of(files_);
     if (stamps == stamps_ || (stamps == tried_ && Clock::now() < try_again_))
-      return;
+      return {};
     tried_ = stamps;
     constexpr std::chrono::seconds pause{1};
     try_again_ = Clock::now() + pause;
-    (void)load(stamps);
+    // Who is revoked is told of where that ends a connection.
+    const bool same_certificates = std::equal(stamps.begin(), stamps.end() - 1, stamps_.begin());
+    if (const auto done = load(stamps); !done) {
+      if (std::exchange(refused_, done.error().message()) == done.error().message())
+        return {}; // was told
+      return fmt::format(
+          "the certificates of this process have changed and cannot be used, so those before stay in use: "
+          "{}",
+          refused_);
+    }
+    refused_.clear();
+    if (same_certificates)
+      return {};
+    return fmt::format("the certificates of this process were read again: {} is valid until {}",
+                       files_.certificate.string(), to_string(valid_until_));
+  }
+
+  void tell(std::unique_lock<std::mutex> lock, const std::string& news) const {
+    lock.unlock();
+    if (notice_ && !news.empty())
+      notice_(news);
   }
 
   CertificateFiles files_;
+  Notice notice_;
   std::atomic<std::uint64_t> state_{0};
   std::atomic<Duration::rep> next_look_{0};
   std::mutex mutex_;
@@ -238,10 +284,14 @@ private:
   TimePoint try_again_{};
   Context context_;
   RevocationList revocations_;
+  WallTime valid_until_;
+  WallTime warn_at_ = WallTime::max();
+  /// Why the files that were tried last cannot be used.
+  std::string refused_;
 };
 
-Result<TlsContext> TlsContext::load(const CertificateFiles& files) {
-  GPUACTORS_LET(loaded, Loaded::make(files));
+Result<TlsContext> TlsContext::load(const CertificateFiles& files, Notice notice) {
+  GPUACTORS_LET(loaded, Loaded::make(files, std::move(notice)));
   return TlsContext{std::move(loaded)};
 }
 

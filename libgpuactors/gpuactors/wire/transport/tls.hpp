@@ -9,8 +9,10 @@
 #include <openssl/ssl.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace gpuactors::transport {
 
@@ -29,8 +31,12 @@ enum class TlsPart {
 /// from then on. Copies share the state. Any thread.
 class TlsContext {
 public:
+  /// Is told in a line that other files are in use, that some cannot be used, and that a certificate ends soon. Any
+  /// thread; must not block.
+  using Notice = std::function<void(std::string_view)>;
+
   /// Loads the files. @returns `invalid_argument` for files that cannot be used.
-  [[nodiscard]] static Result<TlsContext> load(const CertificateFiles& files);
+  [[nodiscard]] static Result<TlsContext> load(const CertificateFiles& files, Notice notice = {});
 
   /// Opens a session over `socket`, which it does not own. The session never blocks and never raises SIGPIPE. If
   /// changed files cannot be used (yet), the previous certificates stay in use.
