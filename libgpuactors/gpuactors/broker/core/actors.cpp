@@ -295,7 +295,7 @@ void BrokerCore::stuck(const v1::LeaseStuck& message) {
   for (auto& killer : actor->second.killers)
     killer.deliver(fail(Errc::deadline_exceeded, message.text()));
   actor->second.killers.clear();
-  actor->second.stuck = true;
+  actor->second.stuck = actor->second.state == ActorState::stopping;
   for (auto& heir : std::exchange(actor->second.heirs, {}))
     heir.answer.deliver(fail(Errc::already_exists, fmt::format("there is an actor named \"{}\" already, which does not "
                                                                "end: {}",
