@@ -234,7 +234,7 @@ private:
     auto news = look_at_files();
     if (news.empty() && std::chrono::system_clock::now() >= warn_at_) {
       warn_at_ = std::chrono::system_clock::now() + std::chrono::hours{24};
-      news = fmt::format("the certificate {} ends at {}: nobody is connected with it any more then; issue another one "
+      news = fmt::format("the certificate {} ends at {}, and makes no connection after that: issue another one "
                          "(gpuactors certs issue)",
                          files_.certificate.string(), to_string(valid_until_));
     }
@@ -255,10 +255,8 @@ private:
     if (const auto done = load(stamps); !done) {
       if (std::exchange(refused_, done.error().message()) == done.error().message())
         return {}; // was told
-      return fmt::format(
-          "the certificates of this process have changed and cannot be used, so those before stay in use: "
-          "{}",
-          refused_);
+      return "the certificates of this process have changed and cannot be used, so those before stay in use: "
+             + refused_;
     }
     refused_.clear();
     if (same_certificates)
