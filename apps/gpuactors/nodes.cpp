@@ -5,11 +5,14 @@
 #include "words.hpp"
 
 #include <gpuactors/base/host_memory.hpp>
+#include <gpuactors/base/suggest.hpp>
 #include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -78,6 +81,24 @@ Json json_nodes(const v1::ClusterState& state) {
   return list;
 }
 
+/// For probes: an error unless the node serves.
+Result<void> keep_node(v1::ClusterState& state, const std::string& name) {
+  auto& nodes = *state.mutable_nodes();
+  const auto is_it = [&name](const v1::NodeState& entry) { return entry.node().name() == name; };
+  const auto found = std::find_if(nodes.begin(), nodes.end(), is_it);
+  if (found == nodes.end()) {
+    std::vector<std::string> known;
+    for (const auto& entry : nodes)
+      known.push_back(entry.node().name());
+    return fail(Errc::not_found,
+                fmt::format("there is no node \"{}\" in the cluster{}", name, did_you_mean(name, known)));
+  }
+  if (found->state() != "ok")
+    return fail(Errc::unavailable, fmt::format("node {} is {}", name, found->state()));
+  nodes.erase(std::remove_if(nodes.begin(), nodes.end(), std::not_fn(is_it)), nodes.end());
+  return {};
+}
+
 struct DrainArguments {
   ClusterOptions cluster;
   std::string node;
@@ -142,11 +163,13 @@ Command add_nodes(CLI::App& program) {
                         {"nodes", "The nodes of the cluster, with their labels and resources",
                          "Print one array with an object for each node",
                          "A node that is draining keeps what runs there and gets nothing new. A device that has "
-                         "failed is out of use until its node is started again.\n\n"
+                         "failed is out of use until its node is started again. With a name, it fails unless that "
+                         "node is there and takes work, for probes.\n\n"
                          "Examples:\n"
                          "  gpuactors nodes --broker 127.0.0.1:7711\n"
+                         "  gpuactors nodes gpu-3 --broker 127.0.0.1:7711\n"
                          "  gpuactors nodes --broker 127.0.0.1:7711 --json | jq -r '.[].name'",
-                         ClusterOptions::Kinds::any, print_nodes, json_nodes});
+                         ClusterOptions::Kinds::any, print_nodes, json_nodes, keep_node, "One node; left out: all"});
 }
 
 Command add_drain(CLI::App& program) {

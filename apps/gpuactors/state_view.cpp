@@ -15,6 +15,7 @@ namespace {
 
 struct ViewArguments {
   ClusterOptions cluster;
+  std::string one;
   bool json = false;
 };
 
@@ -23,15 +24,19 @@ struct ViewArguments {
 Command add_state_view(CLI::App& program, const StateView& view) {
   auto arguments = std::make_shared<ViewArguments>();
   auto* parser = program.add_subcommand(view.name, view.description);
+  if (view.keep_one != nullptr)
+    parser->add_option("name", arguments->one, view.one_help)->type_name("NAME");
   parser->add_flag("--json", arguments->json, view.json_help);
   arguments->cluster.add_to(*parser, view.kinds);
   parser->footer(view.footer);
-  return {parser, [arguments, print = view.print, json = view.json]() -> Result<void> {
+  return {parser, [arguments, print = view.print, json = view.json, keep_one = view.keep_one]() -> Result<void> {
             GPUACTORS_LET(cluster, arguments->cluster.open());
             GPUACTORS_LET(state, cluster.state());
             if (state.incomplete_size() > 0)
               std::cerr << fmt::format("not all is shown, since it is more than one answer has room for: {}\n",
                                        fmt::join(state.incomplete(), ", "));
+            if (!arguments->one.empty())
+              GPUACTORS_TRY(keep_one(state, arguments->one));
             if (arguments->json)
               print_json(std::cout, json(state));
             else

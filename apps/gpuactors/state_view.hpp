@@ -25,6 +25,10 @@ struct StateView {
   void (*print)(const v1::ClusterState& state, std::ostream& out);
   /// Returns the state for programs: one array of objects.
   Json (*json)(const v1::ClusterState& state);
+  /// Keeps of the state what is shown of one, whose name is given; null: all is shown at all times.
+  Result<void> (*keep_one)(v1::ClusterState& state, const std::string& name) = nullptr;
+  /// The help of that name.
+  std::string one_help{};
 };
 
 /// Adds the subcommand to `program`.

@@ -55,6 +55,17 @@ def nodes(cluster):
 
 
 @case
+def one_node(cluster):
+    """nodes NAME shows one, and fails unless it is there and takes work"""
+    same([node["name"] for node in cluster.json("nodes", "n0", "--json")], ["n0"])
+    fits(r'there is no node "n1" in the cluster; did you mean "?n0', cluster.run("nodes", "n1", code=2))
+    cluster.run("drain", "n0")
+    fits("node n0 is draining", cluster.run("nodes", "n0", code=1))
+    cluster.run("undrain", "n0")
+    fits(r"n0 +ok", cluster.run("nodes", "n0"))
+
+
+@case
 def devices(cluster):
     """devices shows those of the node, not of this machine"""
     same([(d["node"], d["index"], d["accelerator_type"], d["free_share"]) for d in cluster.json("devices", "--json")],
