@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <future>
+#include <vector>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -145,6 +146,41 @@ TEST_CASE("a node is emptied by a deadline: actors move with what they saved, th
   Processes::signal(pid_of(moves), SIGKILL);
   CHECK(eventually([&] { return moves.call<Number>("restarts").get(5s).has_value(); }));
   CHECK(must(moves.call<Number>("restarts").get()).value() == 2);
+}
+
+TEST_CASE("no call that has not begun is lost when an actor moves, whenever it comes", "[processes]") {
+  Processes processes;
+  processes.start_broker();
+  processes.start_node("n0");
+  auto cluster = processes.connect();
+  const auto actor = must(cluster.spawn("counter", number(1), {.gpus = 0.5, .name = "moves", .max_restarts = 1}));
+  processes.start_node("n1");
+  // It waits for a reader until it is asked to stop, and whatever comes waits behind it.
+  auto running = actor.stream<Number>("count", number(1e9));
+  REQUIRE(must(running.next(20s)));
+  std::vector<Future<Number>> behind;
+  for (int i = 0; i < 3; ++i)
+    behind.push_back(actor.call<Number>("add", number(1)));
+  must(cluster.drain("n0", 12s));
+  while (node_of(cluster, "moves") != "n1")
+    behind.push_back(actor.call<Number>("add", number(1)));
+  double last = 1;
+  for (auto& call : behind)
+    last = std::max(last, must(call.get(20s)).value());
+  CHECK(last == 1 + static_cast<double>(behind.size()));
+}
+
+TEST_CASE("a service is started again under its name while the one before it is ending", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  const auto first = must(cluster.spawn("counter", number(1), {.gpus = 1, .name = "service"}));
+  auto running = first.stream<Number>("count", number(1e9));
+  REQUIRE(must(running.next(20s)));
+  auto killed = cluster.kill_async(first);
+  const auto second = must(cluster.spawn("counter", number(5), {.gpus = 1, .name = "service"}));
+  CHECK(sum_of(second) == 5);
+  CHECK(second.id() != first.id());
+  CHECK(killed.get().has_value());
 }
 
 TEST_CASE("what is withdrawn while the broker is away is not made when it is back", "[processes]") {

@@ -210,7 +210,11 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   core.port().deliver(*ticket, life->handle, std::move(call));
   // If the actor has just ended, its requests may have been failed before this one was entered, and the call would wait
   // forever; also if the actor lives again elsewhere by now.
-  if (cell.down.load(std::memory_order_acquire) || cell.places.load(std::memory_order_acquire) != places)
+  const bool is_down = cell.down.load(std::memory_order_acquire);
+  const bool is_same_life = cell.places.load(std::memory_order_acquire) == places;
+  if (is_down && is_same_life && !cell.lost.load(std::memory_order_relaxed))
+    core.port().abandon(*ticket, Error{Errc::not_begun, "it ended before the call began"});
+  else if (is_down || !is_same_life)
     core.port().abandon(
         *ticket, Error{core.connected() ? Errc::worker_died : Errc::actor_died, "the actor ended before it answered"});
 }

@@ -15,6 +15,13 @@ void PendingReply::on_item(Payload) { // NOLINT(performance-unnecessary-value-pa
 
 namespace {
 
+/// Returns what a reply may get of an error.
+Error as_known(const PendingReply& reply, Error error) {
+  if (error.code() != Errc::not_begun || reply.knows_not_begun())
+    return error;
+  return Error{Errc::actor_died, "the actor ended before it answered"};
+}
+
 /// A timer made of a request that nobody answers: its deadline is the alarm.
 class Timer : public OwnReply {
 public:
@@ -217,10 +224,7 @@ void RequestPort::Table::receive(caf::mailbox_element& element) {
       return;
     if (error == nullptr)
       return reply->on_reply(content);
-    auto why = from_caf(*error);
-    if (why.code() == Errc::not_begun && !reply->knows_not_begun())
-      why = Error{Errc::actor_died, "the actor ended before it answered"};
-    return reply->on_error(std::move(why));
+    return reply->on_error(as_known(*reply, from_caf(*error)));
   }
   if (content.match_elements<StreamItem>()) {
     auto& item = content.get_mutable_as<StreamItem>(0);
@@ -254,7 +258,7 @@ void RequestPort::Table::fail_receiver(const caf::actor_addr& receiver, const Er
     }
     for (const auto ticket : tickets)
       if (auto reply = take(ticket))
-        reply->on_error(error);
+        reply->on_error(as_known(*reply, error));
   }
 }
 

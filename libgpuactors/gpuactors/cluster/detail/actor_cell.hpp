@@ -43,6 +43,8 @@ struct ActorCell : std::enable_shared_from_this<ActorCell> {
   std::shared_ptr<std::atomic<std::size_t>> pending;
   /// The actor of `life` has ended; it may have been restarted elsewhere.
   std::atomic<bool> down{false};
+  /// Whether that was because its process, or the connection to it, was lost: nobody knows what it had begun.
+  std::atomic<bool> lost{false};
   /// How often `life` was replaced.
   std::atomic<std::uint32_t> places{0};
   std::mutex mutex;

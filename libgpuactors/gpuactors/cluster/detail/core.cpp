@@ -391,11 +391,17 @@ void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const Pl
   if (!add_cell(address, cell))
     return;
   // The actor is marked as down before its requests fail: a callback that calls again then looks the actor up.
-  port_->watch(place.holder, Error{Errc::actor_died, "the actor ended before it answered"},
-               [weak = weak_from_this(), address] {
-                 if (const auto self = weak.lock())
-                   self->mark_down(address);
-               });
+  port_->on_end(place.holder, [weak = weak_from_this(), address](const caf::error& reason) {
+    const auto self = weak.lock();
+    if (self == nullptr)
+      return;
+    const bool lost = reason == caf::exit_reason::remote_link_unreachable;
+    self->mark_down(address, lost);
+    // An actor that ends in order has answered what it has begun.
+    self->port_->fail_receiver(address, lost ? Error{Errc::worker_died, "the process that it ran in has ended, or the "
+                                                                        "connection to it is lost"}
+                                             : Error{Errc::not_begun, "it ended before the call began"});
+  });
 }
 
 bool ClusterCore::add_cell(const caf::actor_addr& address, ActorCell& cell) {
@@ -428,7 +434,7 @@ std::shared_ptr<std::atomic<std::size_t>> ClusterCore::pending_of(ActorId id) {
   return count;
 }
 
-void ClusterCore::mark_down(const caf::actor_addr& address) {
+void ClusterCore::mark_down(const caf::actor_addr& address, bool lost) {
   decltype(cells_)::node_type entry;
   {
     const std::lock_guard lock{cells_mutex_};
@@ -439,8 +445,10 @@ void ClusterCore::mark_down(const caf::actor_addr& address) {
   for (const auto& weak : entry.mapped())
     if (const auto cell = weak.lock()) {
       const std::lock_guard lock{cell->mutex};
-      if (cell->life != nullptr && caf::actor_cast<caf::actor_addr>(cell->life->handle) == address)
+      if (cell->life != nullptr && caf::actor_cast<caf::actor_addr>(cell->life->handle) == address) {
+        cell->lost.store(lost, std::memory_order_relaxed);
         cell->down.store(true, std::memory_order_release);
+      }
     }
 }
 

@@ -130,7 +130,7 @@ private:
   /// Adds a cell to those of an address. @returns whether the address is not watched yet.
   bool add_cell(const caf::actor_addr& address, ActorCell& cell);
   /// Marks the cells of an address as down: the actor there has ended.
-  void mark_down(const caf::actor_addr& address);
+  void mark_down(const caf::actor_addr& address, bool lost);
   void release_cells();
   void say_goodbye();
   void await_holders();
