@@ -4,6 +4,7 @@
 #include <support/catch.hpp>
 #include <support/temporary_folder.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -51,6 +52,8 @@ TEST_CASE("the least quota of a process's groups bounds its processors, rounded 
   root.write("sys/fs/cgroup/pods/cpu.max", "max 100000\n");
   root.write("sys/fs/cgroup/pods/mine/cpu.max", "20000 100000\n");
   CHECK(usable_cpus(root.path()) == 1);
+  root.write("sys/fs/cgroup/pods/mine/cpu.max", "110000 100000\n");
+  CHECK(usable_cpus(root.path()) == std::min(2U, usable_cpus()));
   root.write("sys/fs/cgroup/pods/mine/cpu.max", "max 100000\n");
   CHECK(usable_cpus(root.path()) == usable_cpus());
 }

@@ -7,6 +7,18 @@ using namespace broker_test;
 
 namespace {
 
+/// An actor that was told to end and has five minutes for it.
+struct Ending : Scene {
+  Ending() {
+    greet(1);
+    add_node();
+    order = Scene::spawn(1, "a");
+    must(kill("a", 300'000));
+  }
+
+  v1::StartActor order;
+};
+
 /// The answer to a look-up or a spawn, as far as there is one.
 using Found = std::shared_ptr<std::optional<Result<FoundActor>>>;
 
@@ -117,29 +129,21 @@ TEST_CASE("a name is free for the next actor when the one before has ended, and 
 }
 
 TEST_CASE("who waits for a name hears of it when the one that has it does not end", "[broker][core]") {
-  Scene scene;
-  scene.greet(1);
-  scene.add_node();
-  const auto order = scene.spawn(1, "a");
-  must(scene.kill("a", 1'000));
+  Ending scene;
   const auto next = spawn(scene, 1, "a");
   v1::LeaseStuck stuck;
-  stuck.set_lease(order.lease().id());
-  stuck.set_epoch(order.lease().epoch());
+  stuck.set_lease(scene.order.lease().id());
+  stuck.set_epoch(scene.order.lease().epoch());
   stuck.set_text("it runs on");
   scene.core.stuck(stuck);
   CHECK(code_of(next) == Errc::already_exists);
   CHECK(code_of(spawn(scene, 1, "a")) == Errc::already_exists); // the node says it once
-  scene.end(order);
+  scene.end(scene.order);
   CHECK(scene.world.starts.size() == 1);
 }
 
 TEST_CASE("a request for a name that is still taken waits no longer than it says", "[broker][core]") {
-  Scene scene;
-  scene.greet(1);
-  scene.add_node();
-  const auto order = scene.spawn(1, "a");
-  must(scene.kill("a", 300'000));
+  Ending scene;
   auto message = Scene::actor_of(1, "a");
   message.set_client_request(++scene.last_request);
   message.mutable_request()->set_queue_timeout_ms(1'000);
@@ -149,16 +153,12 @@ TEST_CASE("a request for a name that is still taken waits no longer than it says
   CHECK_FALSE(next->has_value());
   scene.run(200ms);
   CHECK(code_of(next) == Errc::no_capacity);
-  scene.end(order);
+  scene.end(scene.order);
   CHECK(scene.world.starts.size() == 1);
 }
 
 TEST_CASE("a request for a name that is still taken can be withdrawn", "[broker][core]") {
-  Scene scene;
-  scene.greet(1);
-  scene.add_node();
-  const auto order = scene.spawn(1, "a");
-  must(scene.kill("a", 1'000));
+  Ending scene;
   const auto next = spawn(scene, 1, "a");
   v1::Withdraw message;
   message.set_client(1);
@@ -167,7 +167,7 @@ TEST_CASE("a request for a name that is still taken can be withdrawn", "[broker]
   scene.core.withdraw(message, BrokerAnswer<void>{[&](const Result<void>& done) { withdrawn = done.has_value(); }});
   CHECK(withdrawn);
   CHECK(code_of(next) == Errc::cancelled);
-  scene.end(order);
+  scene.end(scene.order);
   CHECK(scene.world.starts.size() == 1);
 }
 

@@ -3,56 +3,21 @@
 
 #include <apps/serve/fronts.hpp>
 #include <apps/serve/http/loop.hpp>
+#include <support/asker.hpp>
 #include <support/catch.hpp>
 #include <support/no_threads.hpp>
 #include <support/results.hpp>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <chrono>
-#include <cstdint>
 #include <future>
 #include <memory>
-#include <string_view>
 
 using namespace serve;
 using namespace serve::test;
+using gpuactors::test::Asker;
 using gpuactors::test::Gate;
 using gpuactors::test::must;
 using gpuactors::test::NoThreads;
-
-namespace {
-
-/// A connection to a port of this machine.
-class Client {
-public:
-  explicit Client(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(port);
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(::connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
-  }
-
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-
-  ~Client() {
-    ::close(socket_);
-  }
-
-  void send(std::string_view text) const {
-    REQUIRE(::send(socket_, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size()));
-  }
-
-private:
-  int socket_;
-};
-
-} // namespace
 
 TEST_CASE("without threads neither front opens, and both do when there are some again", "[serve]") {
   TestService service;
@@ -88,8 +53,8 @@ TEST_CASE("fronts take a turn when each of their threads does, and none while on
   };
   turn().wait();
   service.hold_ready(gate);
-  const Client client{fronts.http()->port};
-  client.send("GET /v2/health/ready HTTP/1.1\r\nHost: x\r\n\r\n");
+  const Asker client{fronts.http()->port};
+  client.say("GET /v2/health/ready HTTP/1.1\r\nHost: x\r\n\r\n");
   gate.await(1);
   auto held = turn();
   CHECK(held.wait_for(std::chrono::milliseconds{50}) == std::future_status::timeout);

@@ -10,8 +10,10 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 using namespace gpuactors;
@@ -56,6 +58,27 @@ std::string seen(const TlsContext& server, const TlsContext& client, TlsPart par
   return result;
 }
 
+/// A server that says what becomes of its certificate, which lasts for ten days.
+struct TellingServer : CertificateFixture {
+  void load(WallTime made) {
+    now = made;
+    REQUIRE(certs().init(10).has_value());
+    files = certs().issue({"first", {}, {}}, folder / "server");
+    REQUIRE(files.has_value());
+    auto loaded = TlsContext::load(*files, [this](std::string_view line) { said.emplace_back(line); });
+    REQUIRE(loaded.has_value());
+    server = std::move(*loaded);
+  }
+
+  void look() const {
+    CHECK_FALSE(seen(*server, *server).empty());
+  }
+
+  Result<CertificateFiles> files = fail(Errc::not_found, "there are none yet");
+  std::optional<TlsContext> server;
+  std::vector<std::string> said;
+};
+
 } // namespace
 
 TEST_CASE_METHOD(CertificateFixture, "a certificate that is replaced is shown by who has loaded the old one",
@@ -86,16 +109,9 @@ TEST_CASE_METHOD(CertificateFixture, "a certificate that is replaced is shown by
   CHECK(seen(*server, *client).find("second") != std::string::npos);
 }
 
-TEST_CASE_METHOD(CertificateFixture, "a process says that its certificate was replaced, and once why it cannot be",
+TEST_CASE_METHOD(TellingServer, "a process says that its certificate was replaced, and once why it cannot be",
                  "[transport]") {
-  now = std::chrono::system_clock::now();
-  REQUIRE(certs().init(10).has_value());
-  const auto files = certs().issue({"first", {}, {}}, folder / "server");
-  REQUIRE(files.has_value());
-  std::vector<std::string> said;
-  const auto server = TlsContext::load(*files, [&said](std::string_view line) { said.emplace_back(line); });
-  REQUIRE(server.has_value());
-  const auto look = [&] { CHECK_FALSE(seen(*server, *server).empty()); };
+  load(std::chrono::system_clock::now());
   look();
   CHECK(said.empty());
   const auto good = text_of(files->certificate);
@@ -110,16 +126,10 @@ TEST_CASE_METHOD(CertificateFixture, "a process says that its certificate was re
   CHECK(said[1].find("were read again: ") != std::string::npos);
 }
 
-TEST_CASE_METHOD(CertificateFixture, "a process warns once a day of a certificate that ends soon", "[transport]") {
-  now = std::chrono::system_clock::now() - Days{9};
-  REQUIRE(certs().init(10).has_value());
-  const auto files = certs().issue({"first", {}, {}}, folder / "server");
-  REQUIRE(files.has_value());
-  std::vector<std::string> said;
-  const auto server = TlsContext::load(*files, [&said](std::string_view line) { said.emplace_back(line); });
-  REQUIRE(server.has_value());
-  CHECK_FALSE(seen(*server, *server).empty());
-  CHECK_FALSE(seen(*server, *server).empty());
+TEST_CASE_METHOD(TellingServer, "a process warns once a day of a certificate that ends soon", "[transport]") {
+  load(std::chrono::system_clock::now() - Days{9});
+  look();
+  look();
   REQUIRE(said.size() == 1);
   CHECK(said[0].find(" ends at ") != std::string::npos);
 }

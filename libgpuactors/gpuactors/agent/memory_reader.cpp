@@ -24,12 +24,6 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
   return value;
 }
 
-/// The file's one number; nothing for "max", or without the file.
-std::optional<std::uint64_t> number_of(const fs::path& file) {
-  const auto line = line_of(file);
-  return line ? number_in(*line) : std::nullopt;
-}
-
 using Fields = std::map<std::string, std::uint64_t, std::less<>>;
 
 /// The numbers of lines such as "RssAnon:  144 kB" or "inactive_file 4096".

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <string>
 #include <thread>
 
 namespace gpuactors {
@@ -24,10 +25,12 @@ std::optional<std::uint64_t> take_number(std::string_view& text) {
   return value;
 }
 
-std::optional<std::uint64_t> number_of(const fs::path& file) {
-  const auto line = line_of(file);
-  std::string_view text = line ? std::string_view{*line} : std::string_view{};
-  return take_number(text);
+/// The first line; empty without the file.
+std::string line_of(const fs::path& file) {
+  std::ifstream in{file};
+  std::string line;
+  std::getline(in, line);
+  return line;
 }
 
 /// The group of version 2, or of version 1's controller, in a line of /proc/self/cgroup, "NUMBER:CONTROLLERS:PATH".
@@ -54,12 +57,12 @@ std::optional<unsigned> quota_of(const ControlGroup& group) {
   std::optional<std::uint64_t> quota;
   std::optional<std::uint64_t> period;
   if (group.version == 2) {
-    const auto line = line_of(group.folder / "cpu.max").value_or("");
+    const auto line = line_of(group.folder / "cpu.max");
     std::string_view text{line};
     quota = take_number(text);
     period = take_number(text);
   } else {
-    quota = number_of(group.folder / "cpu.cfs_quota_us"); // -1 for none is no number here
+    quota = number_of(group.folder / "cpu.cfs_quota_us");
     period = number_of(group.folder / "cpu.cfs_period_us");
   }
   if (!quota || !period || *period == 0)
@@ -69,10 +72,10 @@ std::optional<unsigned> quota_of(const ControlGroup& group) {
 
 } // namespace
 
-std::optional<std::string> line_of(const fs::path& file) {
-  std::ifstream in{file};
-  std::string line;
-  return std::getline(in, line) ? std::optional{std::move(line)} : std::nullopt;
+std::optional<std::uint64_t> number_of(const fs::path& file) {
+  const auto line = line_of(file);
+  std::string_view text{line};
+  return take_number(text);
 }
 
 std::vector<ControlGroup> control_groups(std::string_view controller, const fs::path& root) {

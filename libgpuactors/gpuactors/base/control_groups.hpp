@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,8 +21,8 @@ struct ControlGroup {
 [[nodiscard]] std::vector<ControlGroup> control_groups(std::string_view controller,
                                                        const std::filesystem::path& root = "/");
 
-/// Returns the first line of a file that tells a number, or "max"; nothing if there is no such file. Any thread.
-[[nodiscard]] std::optional<std::string> line_of(const std::filesystem::path& file);
+/// Returns the number that a group's file tells; nothing for "max", "-1", or without the file. Any thread.
+[[nodiscard]] std::optional<std::uint64_t> number_of(const std::filesystem::path& file);
 
 /// Returns the processors that this process may use at once: those that it may run on, or the least quota of its
 /// control groups, rounded up. At least 1. Any thread.

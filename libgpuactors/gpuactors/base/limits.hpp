@@ -259,7 +259,7 @@ inline constexpr std::size_t held_bytes = 8U << 20;
 inline constexpr std::size_t links = 4096;
 inline constexpr std::size_t link_message_bytes = 64U << 20;
 
-/// Bytes that may wait for one peer that does not read; the connection is ended beyond that.
+/// Bytes that may wait for a peer that takes nothing for the link timeout; the connection is ended beyond that.
 inline constexpr std::size_t link_waiting_bytes = 4 * link_message_bytes;
 
 /// Total bytes of messages that the peers of one process may announce in plaintext, where a peer may be anyone.
