@@ -136,6 +136,7 @@ Json json_of(const v1::ActorInfo& actor) {
           {"lease", actor.has_lease() ? json_of(actor.lease().id()) : Json("")},
           {"devices", devices_of(actor.lease())},
           {"owner", actor.owner()},
+          {"spawned_by", actor.spawned_by()},
           {"detached", actor.detached()},
           {"max_task_retries", actor.max_task_retries()},
           {"max_pending_calls", json_of(actor.max_pending_calls())}};

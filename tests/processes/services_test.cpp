@@ -18,6 +18,28 @@ using namespace std::chrono_literals;
 
 namespace {
 
+/// Has a child on a node.
+class Parent : public Actor {
+public:
+  Parent(Init init, const Text& node) : Actor(std::move(init)) {
+    must(Cluster::from(*this).spawn("counter", number(0), {.gpus = 0.5, .node = node.text(), .name = "child"}));
+  }
+
+  Number pid(const google::protobuf::Empty&) {
+    return number(::getpid());
+  }
+
+  Number restarts(const google::protobuf::Empty&) {
+    return number(Actor::restarts());
+  }
+};
+
+/// Has an actor add to its number, and leaves it behind.
+Result<Number> spawn_and_add(TaskContext& ctx, const Number& by) {
+  GPUACTORS_LET(child, Cluster::from(ctx).spawn("counter", number(0)));
+  return child.call<Number>("add", by).get();
+}
+
 /// Leaves a file behind when it is destroyed, and only then.
 class Mourner : public Actor {
 public:
@@ -109,6 +131,8 @@ public:
 } // namespace
 
 GPUACTORS_ACTOR("mourner", Mourner, Text);
+GPUACTORS_ACTOR("parent", Parent, Text).method("pid", &Parent::pid).method("restarts", &Parent::restarts);
+GPUACTORS_TASK("spawn_and_add", spawn_and_add);
 GPUACTORS_ACTOR("failing", Failing, Text);
 GPUACTORS_TASK("lend_twice", lend_twice);
 GPUACTORS_TASK("lender", lender);
@@ -121,6 +145,36 @@ TEST_CASE("a task with a process of its own goes on when what it lent to a child
   const auto pid = static_cast<pid_t>(must(cluster.submit<Number>("lend_twice", {}, {.gpus = 2}).get(20s)).value());
   CHECK(eventually([&] { return is_idle(cluster); }));
   CHECK(eventually([&] { return ::kill(pid, 0) != 0; }));
+}
+
+// -- what actors and tasks spawn -------------------------------------------------------------------
+
+TEST_CASE("a child on another node ends with its parent's process, and the next life has one of its name",
+          "[processes]") {
+  Processes processes;
+  processes.start_broker();
+  processes.start_node("n0", "host:1x64MiB");
+  processes.start_node("n1", "host:1x64MiB");
+  auto cluster = processes.connect();
+  auto parent = must(cluster.spawn("parent", text("n1"), {.gpus = 0.5, .node = "n0", .max_restarts = 1}));
+  const auto first = must(cluster.find("child"));
+  CHECK(info_of(cluster, "child").value_or(v1::ActorInfo{}).lease().node() == "n1");
+  Processes::signal(pid_of(parent), SIGKILL);
+  CHECK(restarts_of(parent) == 1);
+  const auto second = must(cluster.find("child"));
+  CHECK(second.id() != first.id());
+  CHECK(has_died(first));
+  CHECK(must(second.call<Number>("add", number(1)).get(20s)).value() == 1);
+  must(cluster.kill(parent));
+  CHECK(has_died(second));
+  CHECK(eventually([&] { return is_idle(cluster); }));
+}
+
+TEST_CASE("what a task spawns in its worker ends with the task", "[processes]") {
+  Processes processes;
+  auto cluster = processes.up("host:1x64MiB");
+  CHECK(must(cluster.submit<Number>("spawn_and_add", number(3), {.gpus = 0.25}).get(20s)).value() == 3);
+  CHECK(eventually([&] { return must(cluster.state()).actors_size() == 0; }));
 }
 
 // -- texts that are not UTF-8 ----------------------------------------------------------------------

@@ -187,6 +187,7 @@ private:
 
   void check_quotas();
   void set_some_quota();
+  void count_ends();
 
   // -- clients ---------------------------------------------------------------------------------
 
@@ -201,6 +202,8 @@ private:
   void release_group(Client& client, std::uint64_t group);
   Client& add_client();
   [[nodiscard]] Client* some_client();
+  /// A lease from inside which something is asked for; 0: from outside.
+  [[nodiscard]] std::uint64_t some_spawner();
   void begin(Client& client, std::string what, std::function<void(gpuactors::BrokerCore&, const Asked&)> send);
   /// What the broker answers to `asked`: `done` gets it at the client, unless the connection is lost before.
   template <class T, class Done>

@@ -73,6 +73,15 @@ std::string Cluster::some_type() {
   return types.at(pick(types.size()));
 }
 
+std::uint64_t Cluster::some_spawner() {
+  std::vector<std::uint64_t> leases;
+  if (chance(30))
+    for (const auto& node : nodes_)
+      for (const auto& [lease, held] : node->held)
+        leases.push_back(lease);
+  return leases.empty() ? 0 : leases[pick(leases.size())];
+}
+
 void Cluster::acquire(Client& client) {
   v1::AcquireLease message;
   *message.mutable_request() = some_need();
@@ -114,6 +123,8 @@ void Cluster::spawn(Client& client) {
   if (!client.groups.empty() && chance(30))
     message.mutable_request()->set_group(*client.groups.begin());
   message.set_client(client.id);
+  if (const auto lease = some_spawner())
+    message.mutable_spec()->mutable_spawner()->set_lease(lease);
   note(fmt::format("client {} spawns", client.id), message);
   begin(client, "spawn", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_client_request(asked.number);
@@ -155,6 +166,8 @@ void Cluster::submit_group(Client& client) {
   if (chance(30))
     message.set_queue_timeout_ms(1 + pick(3'000));
   message.set_client(client.id);
+  if (const auto lease = some_spawner())
+    message.mutable_spawner()->set_lease(lease);
   note(fmt::format("client {} groups", client.id), message);
   begin(client, "group", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_client_request(asked.number);
@@ -251,6 +264,7 @@ void Cluster::calm() {
     static_cast<void>(core_->drain(message)); // one that is not drained stays so
   }
   run_for(100s);
+  count_ends();
   // What was granted or given back a moment ago is still on its way.
   for (int tries = 0; tries < 10 && !disagreements().empty(); ++tries)
     run_for(1s);
@@ -279,6 +293,10 @@ std::vector<std::string> Cluster::disagreements() {
       if (asked->what != "acquire" && asked->what != "spawn" && asked->what != "group" && asked->what != "find")
         complain(fmt::format("client {} has no answer to {}", client->id, asked->what));
   }
+  std::set<std::uint64_t> held_now;
+  for (const auto& node : nodes_)
+    for (const auto& [lease, held] : node->held)
+      held_now.insert(lease);
   for (const auto& node : nodes_) {
     if (!node->registered)
       complain(fmt::format("node {} is not registered", node->offer.name()));
@@ -296,6 +314,11 @@ std::vector<std::string> Cluster::disagreements() {
       const auto& spec = held.actor().spec();
       if (!spec.detached() && (*owner)->gone)
         complain(fmt::format("actor {} is of client {}, which is gone", held.actor().actor(), held.client()));
+      const auto spawner = spec.spawner().lease();
+      coverage_["lives with its spawner"] += spawner != 0 ? 1 : 0;
+      if (spawner != 0 && held_now.count(spawner) == 0)
+        complain(
+            fmt::format("actor {} lives on without lease {}, which has spawned it", held.actor().actor(), spawner));
       if (spec.name().empty() && (*owner)->withdrawn.count(held.client_request()) > 0)
         complain(fmt::format("actor {} was withdrawn", held.actor().actor()));
     }
@@ -326,6 +349,14 @@ std::vector<std::string> Cluster::disagreements() {
       complain(fmt::format("lease {} is of {} actors and {} clients", lease.id(), of_actors.count(lease.id()),
                            of_clients.count(lease.id())));
   return result;
+}
+
+void Cluster::count_ends() {
+  v1::GetState message;
+  message.set_ended(limits::ended_actors);
+  const auto now = core_->state(message);
+  for (const auto& ended : now.ended())
+    coverage_["ended with its spawner"] += ended.reason().find("has spawned it") != std::string::npos ? 1 : 0;
 }
 
 std::vector<std::string> Cluster::given_up() {

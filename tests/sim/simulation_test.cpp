@@ -61,7 +61,8 @@ Coverage live_through(const Faults& faults, std::uint64_t histories = seeds, Cov
 
 TEST_CASE("a cluster in which nothing fails ends as it began", "[simulation]") {
   auto coverage = live_through(Faults{});
-  for (const auto* what : {"acquire: done", "spawn: done", "group: done", "find: done", "kill: done"})
+  for (const auto* what : {"acquire: done", "spawn: done", "group: done", "find: done", "kill: done",
+                           "lives with its spawner", "ended with its spawner"})
     CHECK(coverage[what] > seeds);
 }
 
@@ -188,4 +189,6 @@ TEST_CASE("a cluster in which everything dies ends as it began", "[simulation]")
                                 .goodbyes = 1,
                                 .standstills = 1});
   CHECK(coverage["broker lost"] > seeds);
+  for (const auto* what : {"lives with its spawner", "ended with its spawner"})
+    CHECK(coverage[what] > seeds / 40);
 }

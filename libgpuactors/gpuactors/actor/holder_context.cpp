@@ -67,7 +67,16 @@ TensorStore& HolderContext::tensors() noexcept {
 }
 
 std::shared_ptr<ClusterLink> HolderContext::cluster_link() const {
+  if (run_ != 0)
+    linked_ = true;
   return services_.cluster.lock();
+}
+
+HolderContext::~HolderContext() {
+  if (!linked_)
+    return;
+  if (const auto link = services_.cluster.lock())
+    link->task_ended(lease().id, run_);
 }
 
 } // namespace gpuactors

@@ -55,14 +55,21 @@ public:
   /// Returns the link to the cluster for `Cluster::from`.
   [[nodiscard]] std::shared_ptr<ClusterLink> cluster_link() const;
 
+  /// Returns the number of this run among those of tasks under this lease, from 1; 0 for an actor.
+  [[nodiscard]] std::uint64_t run() const noexcept {
+    return run_;
+  }
+
 protected:
   /// All outlive this object.
-  HolderContext(Placement& placement, HolderControl& control, const ProcessServices& services, const CallFrame* frame)
-    : placement_(placement), control_(control), services_(services), frame_(frame) {
+  HolderContext(Placement& placement, HolderControl& control, const ProcessServices& services, const CallFrame* frame,
+                std::uint64_t run = 0)
+    : placement_(placement), control_(control), services_(services), frame_(frame), run_(run) {
     // nop
   }
 
-  ~HolderContext() = default;
+  /// Tells the cluster that a task which has used its link has ended.
+  ~HolderContext();
 
 private:
   friend class ActorShell;
@@ -72,6 +79,9 @@ private:
   const ProcessServices& services_;
   /// The task or running call; null between calls.
   const CallFrame* frame_;
+  const std::uint64_t run_;
+  /// Whether a task has asked for the link. An actor's concurrent methods do so beside each other, and it is not set.
+  mutable bool linked_ = false;
 };
 
 } // namespace gpuactors

@@ -57,6 +57,11 @@ public:
     return *contexts_.at(i);
   }
 
+  /// Returns the number of the run of a task that begins now, from 1.
+  [[nodiscard]] std::uint64_t next_run() noexcept {
+    return ++last_run_;
+  }
+
   /// Frees leftover allocations on all devices; see `Context::reclaim`.
   Result<std::uint64_t> reclaim();
 
@@ -72,6 +77,7 @@ private:
   LeaseInfo lease_;
   std::shared_ptr<QuotaTable> quotas_;
   std::vector<std::unique_ptr<Context>> contexts_;
+  std::uint64_t last_run_ = 0;
 };
 
 } // namespace gpuactors

@@ -20,6 +20,9 @@ class TypeRegistry;
 class ClusterLink {
 public:
   virtual ~ClusterLink() = default;
+
+  /// A task that has used the link has ended: what it has spawned ends, unless it is detached.
+  virtual void task_ended(LeaseId lease, std::uint64_t run) noexcept = 0;
 };
 
 /// Shared by a worker and all its holders. Immutable after construction.

@@ -4,7 +4,7 @@
 namespace gpuactors {
 
 TaskContext::TaskContext(Placement& placement, CallFrame& frame, const ProcessServices& services)
-  : HolderContext(placement, frame.control(), services, &frame) {
+  : HolderContext(placement, frame.control(), services, &frame, placement.next_run()) {
   // nop
 }
 

@@ -215,7 +215,8 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       [&core](const v1::NodePrograms& message) { core.programs_changed(message); },
       [this, &core](const v1::Goodbye& message) {
         const auto from = caller();
-        if (message.node().empty() ? core.speaks_for(message.client(), from) : from.administers)
+        const bool is_client = message.node().empty() && !message.has_task();
+        if (is_client ? core.speaks_for(message.client(), from) : from.administers)
           core.goodbye(message);
         return answer_of({});
       },

@@ -192,8 +192,8 @@ Cluster::Cluster(std::shared_ptr<detail::ClusterCore> core, LeaseId parent, bool
 }
 
 Cluster::Cluster(Cluster&& other) noexcept
-  : core_(std::move(other.core_)), parent_(other.parent_), quota_owner_(std::move(other.quota_owner_)),
-    owner_(other.owner_.exchange(false)) {
+  : core_(std::move(other.core_)), parent_(other.parent_), run_(other.run_),
+    quota_owner_(std::move(other.quota_owner_)), owner_(other.owner_.exchange(false)) {
   // nop
 }
 
@@ -202,6 +202,7 @@ Cluster& Cluster::operator=(Cluster&& other) noexcept {
     close();
     core_ = std::move(other.core_);
     parent_ = other.parent_;
+    run_ = other.run_;
     quota_owner_ = std::move(other.quota_owner_);
     owner_ = other.owner_.exchange(false);
   }
@@ -245,6 +246,7 @@ Result<Cluster> Cluster::connect(const ConnectOptions& options) {
 
 Cluster Cluster::from(const HolderContext& holder) {
   Cluster cluster{std::dynamic_pointer_cast<detail::ClusterCore>(holder.cluster_link()), holder.lease().id, false};
+  cluster.run_ = holder.run();
   cluster.quota_owner_ = holder.lease().quota_owner;
   return cluster;
 }
@@ -329,6 +331,7 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
     spec->set_stuck_after_ms(detail::to_limit_ms(*options.stuck_after));
   spec->set_name_space(options.name_space);
   spec->set_origin(random_id());
+  set_spawner(*spec);
   message.set_get_if_exists(options.get_if_exists);
   message.set_client(core_->client());
   message.set_client_request(core_->next_request());
@@ -344,6 +347,16 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
                          : never;
   core_->ask_broker(reply, until, std::move(message), std::move(config));
   return Future<ActorRef>{std::move(reply)};
+}
+
+template <class Message>
+void Cluster::set_spawner(Message& message) const {
+  if (!parent_ || message.detached())
+    return;
+  message.mutable_spawner()->set_lease(parent_.value());
+  message.mutable_spawner()->set_run(run_);
+  if (run_ != 0)
+    core_->note_spawner(parent_, run_);
 }
 
 Result<ActorRef> Cluster::find(const ActorName& actor, Duration timeout) {
@@ -451,6 +464,7 @@ Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& b
   message.set_detached(options.detached);
   message.set_shrinks(options.shrinks);
   message.set_quota_owner(quota_owner_);
+  set_spawner(message);
   message.set_client(core_->client());
   message.set_client_request(core_->next_request());
   auto reply = std::make_shared<GroupReply>(core_, message.client_request());

@@ -72,8 +72,9 @@ public:
   static Result<Cluster> open(OpenOptions options);
 
   /// Returns the cluster that a task or actor runs in, for submitting and spawning from inside. If nothing else is
-  /// free, children may run inside the caller's own lease, so a task may wait for its children. Does not own the
-  /// cluster.
+  /// free, children may run inside the caller's own lease, so a task may wait for its children. What is spawned, and
+  /// groups that are created, end with the task or with this life of the actor, however it ends, unless they are
+  /// detached. Does not own the cluster.
   static Cluster from(const HolderContext& holder);
 
   Cluster(Cluster&&) noexcept;
@@ -122,7 +123,8 @@ public:
   // -- actors ----------------------------------------------------------------------------------
 
   /// Starts an actor of type `type` and waits until it is constructed. The actor lives until it is killed, the cluster
-  /// ends, or, unless it is detached, this program disconnects.
+  /// ends, or, unless it is detached, this program disconnects, or the task or actor ends that has spawned it
+  /// (`Cluster::from`).
   ///
   /// @returns `not_found` (no such type), `invalid_argument` (configuration, or a request that does not fit the type: a
   ///          GPUActor takes whole devices, a FractionalGPUActor a share below 1), `already_exists` (name),
@@ -185,7 +187,7 @@ public:
   Future<void> kill_async(const ActorRef& actor, const KillOptions& options = {});
   Future<void> kill_async(const ActorName& actor, const KillOptions& options = {});
 
-  /// Has an actor or a group end with the object that is returned, and not only with this program:
+  /// Has an actor or a group end with the object that is returned, and not only with this program, task or actor:
   /// `GPUACTORS_LET(trainer, cluster.spawn("trainer", config)); const auto owned = cluster.own(trainer);`. Any thread.
   [[nodiscard]] OwnedActor own(ActorRef actor) const {
     return {core_, std::move(actor)};
@@ -201,7 +203,8 @@ public:
   /// amounts, accelerator type, resources, node and labels count. Tasks and actors use the group by `Options::group`
   /// and `Options::bundle`. Bundles that are lost with a node or device are placed again as soon as there is room
   /// (`state` shows it), while work in the others continues. The group lives until it is removed, the cluster ends, or,
-  /// unless it is detached, this program disconnects. Shrinking groups behave differently: see `GroupOptions`.
+  /// unless it is detached, this program disconnects, or the task or actor ends that has created it. Shrinking groups
+  /// behave differently: see `GroupOptions`.
   /// @returns `invalid_argument` naming the bundle and the rule, `infeasible` with the constraint, `no_capacity`
   ///          (`queue_timeout`).
   Result<PlacementGroup> create_group(const std::vector<Options>& bundles, const GroupOptions& options = {});
@@ -332,9 +335,14 @@ private:
   Result<Shared<Tensor>> put(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
   Future<void> kill(const ActorName& actor, ActorId id, const KillOptions& options);
   Future<ActorRef> find(v1::FindActor message, std::string who, Duration timeout);
+  /// Says in a request from inside whom its actor or group ends with.
+  template <class Message>
+  void set_spawner(Message& message) const;
 
   std::shared_ptr<detail::ClusterCore> core_;
   LeaseId parent_;
+  // `HolderContext::run` of the holder; 0 outside of tasks.
+  std::uint64_t run_ = 0;
   // In whose quota a holder's requests count: that of its own lease. Empty outside of holders: the broker knows.
   std::string quota_owner_;
   std::atomic<bool> owner_{false};

@@ -104,8 +104,8 @@ struct Options {
   /// Actors: how many calls of one client may be pending; further calls fail with `queue_full`. 0 means the library's
   /// limit.
   std::size_t max_pending_calls = 0;
-  /// Actors: the actor outlives the program that spawned it, until it is killed. Other actors end with the program's
-  /// connection.
+  /// Actors: the actor outlives the program, task or actor that spawned it, until it is killed. Other actors end with
+  /// the program's connection, and with the task or life of an actor that spawned them.
   bool detached = false;
   /// Actors with a name: if an actor of this name and type exists already, the result is that actor.
   bool get_if_exists = false;
@@ -140,7 +140,7 @@ struct GroupOptions {
   std::optional<Duration> queue_timeout{};
   /// Wait for nodes that could serve the group instead of failing with `infeasible`.
   bool wait_for_nodes = false;
-  /// The group outlives the program that created it, until it is removed.
+  /// The group outlives the program, task or actor that created it, until it is removed.
   bool detached = false;
   /// Bundles are not placed again: a bundle ends, and its resources are free, with the last lease in it, or when its
   /// node or device is lost; the group ends with its last bundle. For actors without restarts that can continue with

@@ -72,8 +72,10 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
     return answer_with(record, std::move(answer), message.client());
   }
   ActorRecord record;
-  record.id = ActorId{++last_actor_};
   record.spec = message.spec();
+  if (auto checked = check_spawner(record.spec, record.spec.detached(), caller); !checked)
+    return answer.deliver(fail(checked.error()));
+  record.id = ActorId{++last_actor_};
   record.spec.set_owner(caller.name);
   record.config = config;
   record.request = message.request();
@@ -87,6 +89,7 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
   if (!name.second.empty())
     names_[name] = record.id;
   spawns_[key] = record.id;
+  offspring_.add(spawner_of(record.spec.spawner()), record.id);
   auto& kept = actors_.emplace(record.id, std::move(record)).first->second;
   keep(kept);
   submit_actor(kept);
@@ -374,6 +377,9 @@ void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& messa
 
 void BrokerCore::actor_down(ActorId id, const Error& said, LifeEnd why) {
   auto& record = actors_.at(id);
+  // First: a name among them is taken by their next ones, in the next life.
+  if (record.lease)
+    end_offspring(LeaseId{record.lease->id()}, fmt::format("actor {}", record.request.name()));
   const auto error = record.own_end.value_or(said);
   record.last = info_of(record);
   *record.last->mutable_metrics() = record.usage.metrics();
@@ -457,6 +463,7 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
       named != names_.end() && named->second == id)
     names_.erase(named);
   spawns_.erase({record.client, record.client_request});
+  offspring_.remove(spawner_of(record.spec.spawner()), id);
   if (id.value() <= options_.last_id)
     forgotten_.insert(id);
   // Only of what this broker has spawned itself are all lives known.
@@ -510,6 +517,8 @@ v1::ActorInfo BrokerCore::info_of(const ActorRecord& record) const {
   info.set_forgiven(record.lives.forgiven());
   info.set_owner(record.spec.owner());
   info.set_origin(record.spec.origin());
+  if (const auto* spawner = ledger_.find_lease(LeaseId{record.spec.spawner().lease()}); spawner != nullptr)
+    info.set_spawned_by(spawner->name);
   if (record.lease)
     *info.mutable_lease() = *record.lease;
   info.set_pid(record.pid);

@@ -9,6 +9,7 @@
 #include <gpuactors/broker/core/event_log.hpp>
 #include <gpuactors/broker/core/followers.hpp>
 #include <gpuactors/broker/core/node_record.hpp>
+#include <gpuactors/broker/core/offspring.hpp>
 #include <gpuactors/broker/core/recorded_ledger.hpp>
 #include <gpuactors/broker/core/state_feed.hpp>
 #include <gpuactors/broker/core/world.hpp>
@@ -434,6 +435,19 @@ private:
   ActorRecord* find_record(const ActorName& name, std::uint64_t id);
   v1::ActorInfo info_of(const ActorRecord& record) const;
 
+  // -- what actors and tasks have spawned: offspring.cpp --------------------------------
+
+  /// Refuses what a lease asks for that is not there. Clears what does not end with its spawner.
+  template <class Message>
+  Result<void> check_spawner(Message& message, bool detached, const Caller& caller) const;
+  /// Whether the lease is there, or its node may still bring it.
+  [[nodiscard]] bool may_live(const Spawner& spawner) const;
+  /// Ends what was spawned under a lease whose holder has ended. `who` names the holder, the beginning of a sentence.
+  void end_offspring(LeaseId lease, const std::string& who);
+  void end(const Offspring::Members& members, const std::string& who);
+  /// Ends what was spawned under leases of an earlier broker that have not come back.
+  void end_orphans();
+
   // -- placement groups: groups.cpp -----------------------------------------------------
 
   /// Refuses a request that names a group which does not exist or is ending.
@@ -495,6 +509,7 @@ private:
   std::map<RequestId, ActorId> actor_requests_;
   std::map<GroupId, GroupRecord> groups_;
   std::map<std::pair<ClientId, std::uint64_t>, GroupId> submitted_groups_;
+  Offspring offspring_;
   std::map<LeaseId, TaskLease> task_leases_;
   std::map<LeaseId, ActorId> actor_leases_;
   // The grace in milliseconds of leases whose agents were told to end them.

@@ -115,6 +115,7 @@ void BrokerCore::on_lost(const Event& event) {
     unclaim(runner.mapped().client, id);
     if (runner.mapped().starting)
       runner.mapped().starting->deliver(fail(error));
+    end_offspring(id, "the task");
   }
   const auto holder = actor_leases_.find(id);
   const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();

@@ -36,9 +36,13 @@ void BrokerCore::submit_group(const v1::SubmitGroup& message, const Caller& call
     return answer.deliver(fail(request.error()));
   if (auto checked = check_shown_name("the placement group", message.name()); !checked)
     return answer.deliver(fail(checked.error()));
+  auto kept = message;
+  if (auto checked = check_spawner(kept, kept.detached(), caller); !checked)
+    return answer.deliver(fail(checked.error()));
   const GroupId id{++last_group_};
   auto& record = groups_[id];
-  record.request = message;
+  record.request = std::move(kept);
+  offspring_.add(spawner_of(record.request.spawner()), id);
   record.request.set_owner(caller.name);
   if (!caller.administers)
     record.request.set_quota_owner(caller.name);
@@ -145,6 +149,7 @@ void BrokerCore::forget_group(GroupId id, const Error& error) {
   if (group.empty())
     return;
   submitted_groups_.erase({group.mapped().request.client(), group.mapped().request.client_request()});
+  offspring_.remove(spawner_of(group.mapped().request.spawner()), id);
   drop(StateSection::groups, id.value());
   if (group.mapped().placed)
     group.mapped().placed->deliver(fail(error));

@@ -241,8 +241,10 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
   const auto holder = actor_leases_.extract(id);
   // Releases the lease before `actor_down`: requests that wait for it are served before an actor that restarts.
   apply(ledger_.release(id, message.epoch(), world_.now()), "release");
-  if (!runner.empty())
+  if (!runner.empty()) {
     unclaim(runner.mapped().client, id);
+    end_offspring(id, "the task");
+  }
   if (!runner.empty() && runner.mapped().starting)
     runner.mapped().starting->deliver(
         fail(code, message.text().empty() ? "the lease ended before its runner had started" : message.text()));

@@ -55,6 +55,7 @@ void BrokerCore::settled() {
   for (const auto id : gone)
     drop_client(id);
   start_missing_actors();
+  end_orphans();
   answer_early();
   for (auto& [message, answer] : std::exchange(early_withdrawals_, {}))
     withdraw(message, std::move(answer));
@@ -323,6 +324,7 @@ void BrokerCore::replace_life(ActorRecord& record) {
   if (!record.lease)
     return;
   const LeaseId old{record.lease->id()};
+  end_offspring(old, fmt::format("an earlier life of actor {}", record.request.name()));
   actor_leases_.erase(old);
   task_leases_[old].client = record.client;
   end_task_lease(old);
@@ -360,11 +362,16 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   limit_first_start(record);
   if (held.has_started())
     actor_started(record, held.started(), nullptr, nullptr);
-  // The node may come back after the time in which the actor's client had to: the actor has no owner then.
+  // The node may come back after the time in which the actor's client had to, or what has spawned it: the actor has no
+  // owner then.
   const bool orphan = !settling_ && !record.spec.detached() && clients_.count(record.client) == 0;
-  if (orphan || withdrawn_.count(key) > 0) {
+  const bool forlorn = !may_live(spawner_of(record.spec.spawner()));
+  if (orphan || forlorn || withdrawn_.count(key) > 0) {
     record.no_restart = true;
-    kill(record, stop_grace_ms, orphan ? "its client is gone" : "the request for it was withdrawn");
+    kill(record, stop_grace_ms,
+         orphan    ? "its client is gone"
+         : forlorn ? "what has spawned it has ended"
+                   : "the request for it was withdrawn");
   }
 }
 
@@ -447,6 +454,8 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, c
 void BrokerCore::goodbye(const v1::Goodbye& message) {
   if (!message.node().empty())
     return node_leaves(message);
+  if (message.has_task())
+    return end(offspring_.of(spawner_of(message.task())), "the task");
   if (const auto client = clients_.find(message.client()); client != clients_.end())
     client->second.leaves = true;
 }

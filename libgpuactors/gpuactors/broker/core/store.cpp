@@ -42,6 +42,7 @@ void BrokerCore::load() {
     groups_[id].name = stored.request().name();
     groups_[id].request = stored.request();
     submitted_groups_[{stored.request().client(), stored.request().client_request()}] = id;
+    offspring_.add(spawner_of(stored.request().spawner()), id);
   });
   if (const auto ended = options_.store->load(StateSection::ended)) {
     for (const auto& entry : *ended)
@@ -80,6 +81,7 @@ void BrokerCore::load_actor(const v1::HeldLease& stored) {
   spawns_[{record.client, record.client_request}] = record.id;
   if (!record.spec.name().empty())
     names_[{record.spec.name_space(), record.spec.name()}] = record.id;
+  offspring_.add(spawner_of(record.spec.spawner()), record.id);
   actors_.emplace(record.id, std::move(record));
 }
 

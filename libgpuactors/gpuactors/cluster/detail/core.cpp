@@ -354,6 +354,27 @@ void ClusterCore::say_goodbye() {
   static_cast<void>(Future<void>{std::move(reply)}.get());
 }
 
+void ClusterCore::note_spawner(LeaseId lease, std::uint64_t run) {
+  const std::lock_guard lock{spawners_mutex_};
+  spawners_.emplace(lease, run);
+}
+
+void ClusterCore::task_ended(LeaseId lease, std::uint64_t run) noexcept {
+  try {
+    const auto has_spawned = [&] {
+      const std::lock_guard lock{spawners_mutex_};
+      return spawners_.erase({lease, run}) > 0;
+    };
+    if (closed() || !has_spawned())
+      return;
+    v1::Goodbye message;
+    message.mutable_task()->set_lease(lease.value());
+    message.mutable_task()->set_run(run);
+    broker_link_->tell(std::move(message));
+  } catch (const std::exception&) { // no memory for the message: what was spawned ends with the lease
+  }
+}
+
 void ClusterCore::await_holders() {
   system_->await_all_actors_done();
   threads_->join();

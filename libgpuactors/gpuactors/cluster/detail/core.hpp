@@ -13,6 +13,7 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,10 @@ public:
     return last_request_.fetch_add(1, std::memory_order_relaxed) + 1;
   }
 
+  /// A task of this process spawns something that is to end with it.
+  void note_spawner(LeaseId lease, std::uint64_t run);
+  void task_ended(LeaseId lease, std::uint64_t run) noexcept override;
+
   /// Fills in the services that tasks and actors of this process share: types, quotas, tensors, threads and this
   /// cluster.
   void fill(ProcessServices& services);
@@ -167,6 +172,9 @@ private:
   // How many calls of this program wait for each actor. Guarded by the same mutex.
   std::unordered_map<ActorId, std::weak_ptr<std::atomic<std::size_t>>> pending_;
   std::size_t pending_prune_at_ = 64;
+  // Tasks that have spawned something and have not ended yet.
+  std::mutex spawners_mutex_;
+  std::set<std::pair<LeaseId, std::uint64_t>> spawners_;
   std::atomic<bool> closed_{false};
   std::once_flag shutdown_once_;
 };

@@ -1,0 +1,47 @@
+// The broker and what actors and tasks have spawned: it ends with them, unless it is detached.
+#include <gpuactors/broker/core/broker_core.hpp>
+
+#include <fmt/format.h>
+
+namespace gpuactors {
+
+bool BrokerCore::may_live(const Spawner& spawner) const {
+  return !spawner.lease || settling_ || ledger_.find_lease(spawner.lease) != nullptr;
+}
+
+template <class Message>
+Result<void> BrokerCore::check_spawner(Message& message, bool detached, const Caller& caller) const {
+  if (detached || !caller.administers)
+    message.clear_spawner();
+  if (may_live(spawner_of(message.spawner())))
+    return {};
+  return fail(Errc::unavailable,
+              fmt::format("what asks for it runs under lease {}, which has ended, or whose node has not come back to "
+                          "the broker",
+                          message.spawner().lease()));
+}
+
+template Result<void> BrokerCore::check_spawner(v1::ActorSpec&, bool, const Caller&) const;
+template Result<void> BrokerCore::check_spawner(v1::SubmitGroup&, bool, const Caller&) const;
+
+void BrokerCore::end_offspring(LeaseId lease, const std::string& who) {
+  end(offspring_.of(lease), who);
+}
+
+void BrokerCore::end(const Offspring::Members& members, const std::string& who) {
+  for (const auto id : members.actors)
+    if (const auto actor = actors_.find(id); actor != actors_.end()) {
+      actor->second.no_restart = true;
+      kill(actor->second, stop_grace_ms, who + ", which has spawned it, has ended");
+    }
+  for (const auto id : members.groups)
+    end_group(id);
+}
+
+void BrokerCore::end_orphans() {
+  for (const auto& spawner : offspring_.spawners())
+    if (!may_live(spawner))
+      end(offspring_.of(spawner), fmt::format("what ran under lease {}", spawner.lease.value()));
+}
+
+} // namespace gpuactors
