@@ -7,8 +7,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <iostream>
 #include <memory>
+#include <string>
+#include <system_error>
 
 namespace gpuactors::cli {
 
@@ -21,14 +25,26 @@ struct KillArguments {
   bool no_restart = false;
 };
 
+/// The number of an actor without a name; null if the text is none.
+ActorId number_in(const std::string& text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return ActorId{error == std::errc{} && end == text.data() + text.size() ? number : 0};
+}
+
 Result<void> run_kill(const KillArguments& arguments) {
   GPUACTORS_LET(cluster, arguments.cluster.open());
   KillOptions options;
   options.restart = !arguments.no_restart;
-  GPUACTORS_TRY(cluster.kill({arguments.name, arguments.name_space}, options));
+  auto killed = cluster.kill({arguments.name, arguments.name_space}, options);
+  const auto number = killed || killed.error().code() != Errc::not_found ? ActorId{} : number_in(arguments.name);
+  if (number)
+    killed = cluster.kill(number, options);
+  GPUACTORS_TRY(killed);
   GPUACTORS_LET(state, cluster.state());
   const auto again = std::find_if(state.actors().begin(), state.actors().end(), [&](const v1::ActorInfo& actor) {
-    return actor.name() == arguments.name && actor.name_space() == arguments.name_space;
+    return number ? actor.id() == number.value()
+                  : actor.name() == arguments.name && actor.name_space() == arguments.name_space;
   });
   std::cout << (again == state.actors().end()
                     ? fmt::format("{} has ended\n", arguments.name)
@@ -42,7 +58,9 @@ Command add_kill(CLI::App& program) {
   auto arguments = std::make_shared<KillArguments>();
   auto* parser = program.add_subcommand(
       "kill", "End an actor; it restarts while it has restarts left (--no-restart ends it for good)");
-  parser->add_option("name", arguments->name, "The actor; gpuactors actors lists them")->required()->type_name("NAME");
+  parser->add_option("name", arguments->name, "The actor, or the ID of one without a name; gpuactors actors lists them")
+      ->required()
+      ->type_name("NAME");
   parser->add_option("--name-space", arguments->name_space, "The one that its name is in")->type_name("S");
   parser->add_flag("--no-restart", arguments->no_restart, "It stays ended, whatever restarts it has left");
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);

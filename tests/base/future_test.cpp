@@ -459,3 +459,34 @@ TEST_CASE("a future without a result to wait for, and a promise without a future
   const auto second = std::move(first);
   CHECK_FALSE(first.set(1)); // NOLINT(bugprone-use-after-move)
 }
+
+TEST_CASE("results that were taken are not waited for", "[future]") {
+  std::vector<Future<int>> futures;
+  futures.push_back(Future<int>::ready_with(1));
+  futures.push_back(Future<int>::ready_with(2));
+  CHECK(futures[0].get().has_value());
+  CHECK(wait(futures, 2) == std::vector<std::size_t>{1});
+  CHECK(futures[1].get().has_value());
+  CHECK(wait(futures).empty());
+}
+
+TEST_CASE("waits of a thread end when whoever runs on it has to go, and later ones do not", "[future]") {
+  const auto end = std::make_shared<std::atomic<bool>>(false);
+  Promise<int> promise;
+  auto future = promise.future();
+  std::promise<void> ended;
+  std::thread waiter{[&] {
+    detail::set_wait_end(end);
+    const auto result = future.get();
+    CHECK_FALSE(result.has_value());
+    CHECK(result.error().code() == Errc::lease_revoked);
+    // The work goes on, and who cleans up may wait for it.
+    CHECK(future.valid());
+    ended.set_value();
+    CHECK(future.get().value() == 7);
+  }};
+  end->store(true);
+  ended.get_future().wait();
+  promise.set(7);
+  waiter.join();
+}

@@ -175,3 +175,26 @@ TEST_CASE("a registry of a program's own takes the task when it is told to", "[c
   CHECK((*registry.find_task(SourceTask::type))->needs == Needs{.gpus = 1});
   CHECK(registry.check());
 }
+
+TEST_CASE("source of clients includes the compiler's own headers, and no files of the node", "[source]") {
+  const auto check = [](const std::string& source, const std::string& option = {}) {
+    v1::SourceTask task;
+    task.set_source(source);
+    if (!option.empty())
+      task.add_options(option);
+    const auto checked = check_foreign_source(task);
+    CHECK((checked || checked.error().code() == Errc::permission_denied));
+    return checked.has_value();
+  };
+  CHECK(check("__global__ void k(float* x) { x[0] = 1; } // includes nothing"));
+  CHECK(check("#include <cuda_fp16.h>\n#  include /* of CUDA */ <cuda/std/limits>\n", "-DN=3"));
+  for (const std::string source :
+       {"#include \"/proc/self/environ\"", "#include \"node.key\"", "#include </proc/self/cmdline>",
+        "#include <../node.key>", "#define F \"node.key\"\n#include F", "#inc\\\nlude \"node.key\"",
+        "#inc\\ \nlude \"node.key\"", "%:include \"node.key\"", "#/* \n */include \"node.key\"",
+        "# /**/ include_next <node.key>", "int a[] = {\n#embed <node.key>\n};", "?\?=include \"node.key\"",
+        "#if __has_include(<a.h>)\n#endif", "#include<x", "#import \"node.key\""})
+    CHECK_FALSE(check(source));
+  CHECK_FALSE(check("", "-I/etc"));
+  CHECK_FALSE(check("", "--include-path=/etc"));
+}

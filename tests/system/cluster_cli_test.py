@@ -261,6 +261,9 @@ def kill_restarts(cluster):
     same(cluster.run("kill", "k0"), "k0 has ended and restarts (restart 1)\n")
     same(cluster.json("call", "k0", "where")["restarts"], 1)
     same(cluster.run("kill", "k0", "--no-restart"), "k0 has ended\n")
+    number = str(cluster.json("spawn", "counter", "--json")["id"])
+    same(cluster.run("kill", number), f"{number} has ended\n")
+    fits(f"there is no actor {number}", cluster.run("kill", number, code=2))
     same(cluster.actor("k0"), None)
 
 

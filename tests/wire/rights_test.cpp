@@ -158,12 +158,30 @@ public:
   template <class... Parts>
   Forgery& add(caf::io::basp::message_type kind, std::uint64_t data, caf::actor_id from, caf::actor_id to,
                const Parts&... parts) {
+    return add_with(0, kind, data, from, to, parts...);
+  }
+
+  /// The same with flags in the header.
+  template <class... Parts>
+  Forgery& add_with(std::uint8_t flags, caf::io::basp::message_type kind, std::uint64_t data, caf::actor_id from,
+                    caf::actor_id to, const Parts&... parts) {
     caf_version::Bytes payload;
     REQUIRE((caf_version::encode(system_, parts, payload) && ...));
-    const caf::io::basp::header header{kind, 0, static_cast<std::uint32_t>(payload.size()), data, from, to};
+    const caf::io::basp::header header{kind, flags, static_cast<std::uint32_t>(payload.size()), data, from, to};
     REQUIRE(caf_version::encode(system_, header, bytes_));
     bytes_.insert(bytes_.end(), payload.begin(), payload.end());
     return *this;
+  }
+
+  /// A message for an actor.
+  Forgery& add(caf::actor_id to, const caf::message& content) {
+    using caf::io::basp::message_type;
+    constexpr caf::actor_id from = 5;
+#if GPUACTORS_CAF_017
+    return add(message_type::direct_message, 0, from, to, std::vector<caf::strong_actor_ptr>{}, content);
+#else
+    return add(message_type::direct_message, 0, from, to, content);
+#endif
   }
 
   /// Sends the bytes over a connection with these certificates, which the other side then ends.
@@ -179,6 +197,10 @@ public:
       const int result = SSL_read_ex(session.tls.get(), ignored, sizeof ignored, &done);
       return result != 1 && SSL_get_error(session.tls.get(), result) != SSL_ERROR_WANT_READ;
     });
+  }
+
+  [[nodiscard]] const caf_version::Bytes& bytes() const {
+    return bytes_;
   }
 
 private:
@@ -281,6 +303,141 @@ TEST_CASE_METHOD(LinkFixture, "a client that writes its messages by hand gains n
   CHECK(greeted().add(message_type::down_message, 0, 5, 0, other_node, own_node).is_sent_away(address, files));
   CHECK(heard->all().empty());
   CHECK_FALSE(other.ask(*other.connect(address), v1::Hello{}));
+}
+
+TEST_CASE_METHOD(LinkFixture, "a client has CAF do nothing: it links, ends and reads nothing for it",
+                 "[wire][rights]") {
+  using caf::io::basp::message_type;
+  Member server{with(own(), notices)};
+  const auto address = server.serve(heard);
+  const auto files = issue("mallory", CertificateRole::client);
+  System third{LinkOptions{}};
+  const auto greeted = [&] {
+    return Forgery{server.system()}.add(message_type::client_handshake, caf::io::basp::version, 0, 0,
+                                        third.get().node());
+  };
+  const auto to = server.server();
+  const caf::exit_msg exit{caf::actor_addr{}, caf::exit_reason::kill};
+  CHECK(greeted().add(to, caf::make_message(exit)).is_sent_away(address, files));
+  // Behind one of ours, and without anything.
+  CHECK(greeted().add(to, caf::make_message(v1::Hello{}, exit)).is_sent_away(address, files));
+  auto nested = caf::make_message(v1::Hello{});
+  for (int depth = 0; depth < 1'000; ++depth)
+    nested = caf::make_message(nested);
+  CHECK(greeted().add(to, nested).is_sent_away(address, files));
+  // To CAF's own actors, which have names: short ones arrive nowhere, as CAF itself sends some.
+  constexpr std::uint8_t to_a_name = 1;
+  CHECK(greeted()
+            .add_with(to_a_name, message_type::direct_message, 0, 5, 1, std::string(100'000, 'x'))
+            .is_sent_away(address, files));
+  CHECK(greeted()
+            .add_with(to_a_name, message_type::direct_message, 0, 5, 1, std::string{"whatever"})
+            .add(to, caf::make_message(exit))
+            .is_sent_away(address, files));
+  // Words without an end.
+  CHECK(greeted()
+            .add(message_type::down_message, 0, 5, 0, third.get().node(), server.system().node(),
+                 std::string(100'000, 'x'))
+            .is_sent_away(address, files));
+  CHECK(heard->all().empty());
+  Member node{with(own())};
+  CHECK_FALSE(node.ask(*node.connect(address), v1::DrainNode{}));
+}
+
+TEST_CASE_METHOD(LinkFixture, "nobody takes the name of another one's process", "[wire][rights]") {
+  using caf::io::basp::message_type;
+  constexpr std::uint8_t instead_of_the_other = 2;
+  Member server{with(own(), notices)};
+  const auto address = server.serve(heard);
+  const auto files = issue("mallory", CertificateRole::client);
+  const auto forged = [&](const caf::node_id& name) {
+    return Forgery{server.system()}
+        .add(message_type::client_handshake, caf::io::basp::version, 0, 0, name)
+        .add_with(instead_of_the_other, message_type::client_handshake, caf::io::basp::version, 0, 0, name)
+        .is_sent_away(address, files);
+  };
+  Member alice{with(issue("alice", CertificateRole::client))};
+  const auto hers = alice.connect(address);
+  REQUIRE(hers);
+  CHECK(forged(alice.system().node()));
+  CHECK_FALSE(alice.ask(*hers, v1::Hello{}));
+  caf::node_id gone;
+  {
+    Member node{with(issue("gpu1", CertificateRole::node))};
+    const auto handle = node.connect(address);
+    REQUIRE(handle);
+    CHECK_FALSE(node.ask(*handle, v1::DrainNode{}));
+    gone = node.system().node();
+    CHECK(forged(gone));
+    CHECK_FALSE(node.ask(*handle, v1::DrainNode{}));
+  }
+  // Nor while the node is away.
+  CHECK(forged(gone));
+  CHECK_THAT(notices->all().front(), Contains("(mallory)") && Contains("another one's process"));
+  CHECK(heard->all() == std::vector<std::string>{"alice", "gpu1", "gpu1"});
+}
+
+TEST_CASE_METHOD(LinkFixture, "who serves gets its name back from a client that has taken it before",
+                 "[wire][rights]") {
+  using caf::io::basp::message_type;
+  Member server{with(own(), notices)};
+  const auto address = server.serve(heard);
+  Member node{with(issue("gpu1", CertificateRole::node))};
+  const auto files = issue("mallory", CertificateRole::client);
+  auto gate = detail::LinkGate::make(must(transport::TlsContext::load(files)), [](std::string_view) {});
+  auto session = must((*gate)->dial(address, deadline_after(Clock::now(), 20s)));
+  const auto words = Forgery{server.system()}
+                         .add(message_type::client_handshake, caf::io::basp::version, 0, 0, node.system().node())
+                         .add(server.server(), caf::make_message(v1::Hello{}))
+                         .bytes();
+  std::size_t done = 0;
+  REQUIRE(SSL_write_ex(session.tls.get(), words.data(), words.size(), &done) == 1);
+  REQUIRE(eventually([&] { return heard->all() == std::vector<std::string>{"mallory"}; }));
+  const auto handle = node.connect(address);
+  REQUIRE(handle);
+  CHECK_FALSE(node.ask(*handle, v1::DrainNode{}));
+  CHECK(heard->all() == std::vector<std::string>{"mallory", "gpu1"});
+  CHECK_THAT(notices->all().front(), Contains("(mallory)") && Contains("another one's process"));
+}
+
+TEST_CASE_METHOD(LinkFixture, "who does not say who it is gives its place up to others", "[wire][rights]") {
+  auto options = with(own(), notices);
+  options.timeout = 500ms;
+  Member server{options};
+  const auto address = server.serve(heard);
+  auto gate = detail::LinkGate::make(must(transport::TlsContext::load(issue("mallory", CertificateRole::client))),
+                                     [](std::string_view) {});
+  auto silent = must((*gate)->dial(address, deadline_after(Clock::now(), 20s)));
+  Member alice{with(issue("alice", CertificateRole::client))};
+  CHECK(eventually([&] {
+    const auto hers = alice.connect(address);
+    CHECK(hers);
+    return !notices->all().empty();
+  }));
+  CHECK_THAT(notices->all().front(), Contains("(mallory)") && Contains("has not said which process it is"));
+}
+
+TEST_CASE("clients leave places to those who serve, and to clients of other names", "[wire][rights]") {
+  detail::Crowd crowd{8};
+  const Caller alice{"alice", false};
+  const Caller bob{"bob", false};
+  const Caller node{"gpu1", true};
+  CHECK(crowd.enter(alice));
+  CHECK(crowd.enter(alice));
+  CHECK_FALSE(crowd.enter(alice));
+  CHECK(crowd.enter(bob));
+  CHECK(crowd.enter(bob));
+  CHECK(crowd.enter(Caller{"carol", false}));
+  CHECK(crowd.enter(Caller{"carol", false}));
+  CHECK_FALSE(crowd.enter(Caller{"dave", false}));
+  CHECK(crowd.enter(node));
+  CHECK(crowd.enter(node));
+  CHECK_FALSE(crowd.enter(node));
+  crowd.leave(alice);
+  CHECK(crowd.enter(alice));
+  crowd.leave(node);
+  CHECK_FALSE(crowd.enter(bob));
+  CHECK(crowd.enter(node));
 }
 
 TEST_CASE_METHOD(LinkFixture, "nobody connects to a process that listens with a client's certificate",

@@ -26,7 +26,7 @@ namespace {
 class Connection {
 public:
   explicit Connection(bool secure, int buffer = 0, Duration collect = limits::link_collect,
-                      Duration stall = limits::link_timeout) {
+                      Duration stall = limits::link_timeout, std::shared_ptr<transport::Budget> budget = nullptr) {
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends_) == 0);
     if (buffer > 0)
       REQUIRE(::setsockopt(ends_[0], SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer)) == 0);
@@ -39,7 +39,7 @@ public:
       ++calls_;
       calls_.notify_all();
     };
-    pipe_.emplace(ends_[0], std::move(session), call_loop, collect, stall);
+    pipe_.emplace(ends_[0], std::move(session), call_loop, collect, stall, std::move(budget));
   }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -251,6 +251,33 @@ TEST_CASE("what CAF itself writes to a peer that takes nothing is bounded, too",
   while (kept < 10 && connection.pipe().keep(large))
     ++kept;
   CHECK(kept == 5);
+}
+
+TEST_CASE("of those who take less than they ask for, the greedy lose their connections when all have too much",
+          "[pipe]") {
+  const auto budget = std::make_shared<transport::Budget>();
+  budget->one = 2 * mib;
+  budget->all = 8 * mib;
+  const std::string piece(mib, 'x');
+  Connection modest{false, 16'000, limits::link_collect, limits::link_timeout, budget};
+  CHECK(modest.pipe().send(piece));
+  {
+    Connection greedy{false, 16'000, limits::link_collect, limits::link_timeout, budget};
+    int sent = 0;
+    while (sent < 100 && greedy.pipe().send(piece))
+      ++sent;
+    CHECK(sent > 6);
+    CHECK(sent < 10);
+    CHECK(greedy.pipe().send_rest({}) == Pipe::Rest::failed);
+    // What it had is free for others, and those that have little go on.
+    CHECK(budget->waiting <= mib);
+    CHECK(modest.pipe().send(piece));
+  }
+  std::thread loop{[&] { modest.loop(); }};
+  CHECK(modest.read(2 * mib).size() == 2 * mib);
+  modest.stop();
+  loop.join();
+  CHECK(budget->waiting == 0);
 }
 
 TEST_CASE("a peer that is slow for a moment keeps its connection, however much waits for it", "[pipe]") {

@@ -1,6 +1,7 @@
 #include <gpuactors/actor/actor_shell.hpp>
 #include <gpuactors/actor/posts.hpp>
 #include <gpuactors/base/output_holder.hpp>
+#include <gpuactors/base/wait_end.hpp>
 
 #include <unistd.h>
 
@@ -168,6 +169,7 @@ void ActorShell::end(caf::error reason) {
 
 caf::result<v1::Started> ActorShell::start(const v1::StartActor& order, const Payload& config) {
   set_output_holder(lease_.id);
+  detail::set_wait_end(host_.control->waits_end());
   auto made = make_object(order, config);
   if (made)
     made = start_concurrent();

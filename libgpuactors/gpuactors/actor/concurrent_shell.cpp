@@ -1,5 +1,6 @@
 #include <gpuactors/actor/concurrent_shell.hpp>
 #include <gpuactors/base/output_holder.hpp>
+#include <gpuactors/base/wait_end.hpp>
 
 namespace gpuactors {
 
@@ -29,6 +30,7 @@ void ConcurrentShell::on_exit() {
 
 caf::result<Payload> ConcurrentShell::serve(const Call& call) {
   set_output_holder(shared_->lease.id);
+  detail::set_wait_end(shared_->control->waits_end());
   const auto method = shared_->type->find_method(call.method);
   // Its address is known from its answers, also to those who call other methods there.
   const bool fits = method && (*method)->concurrent;

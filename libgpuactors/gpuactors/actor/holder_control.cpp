@@ -117,8 +117,15 @@ void HolderControl::defer(CallId call, std::function<void()> withdraw, CallThrea
       deferred_.emplace(call, Deferred{std::move(withdraw), {}});
       return;
     }
+    if (ending_)
+      dropped_.insert(call);
   }
   withdraw();
+}
+
+bool HolderControl::was_dropped(CallId call) const {
+  const std::lock_guard lock{mutex_};
+  return dropped_.contains(call);
 }
 
 std::uint32_t HolderControl::keep(CallId call, std::function<void()> withdraw,
@@ -218,6 +225,8 @@ void HolderControl::stop_all() {
       running.stop.store(true, std::memory_order_relaxed);
     wake_.notify_all();
     deferred.swap(deferred_);
+    for (const auto& [call, one] : deferred)
+      dropped_.insert(call);
   }
   for (const auto& [call, one] : deferred)
     one.withdraw();
@@ -245,6 +254,7 @@ void HolderControl::give_up(const Error& error) {
   }
   for (const auto& refuse : refusals)
     refuse(error);
+  end_waits();
   stop_all();
 }
 

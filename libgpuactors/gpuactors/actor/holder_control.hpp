@@ -118,6 +118,19 @@ public:
   /// calls without an answer fail with this error. The first one counts.
   void revoke(Error error);
 
+  /// Most of the grace of a holder that was asked to end is over: ends its waits for futures.
+  void end_waits() noexcept {
+    waits_end_->store(true, std::memory_order_relaxed);
+  }
+
+  /// Set by that, for `set_wait_end` on the holder's threads.
+  [[nodiscard]] std::shared_ptr<const std::atomic<bool>> waits_end() const noexcept {
+    return waits_end_;
+  }
+
+  /// Whether the end of the holder has withdrawn the call, whose answer was deferred, and not its caller. Any thread.
+  [[nodiscard]] bool was_dropped(CallId call) const;
+
   /// The process is about to be killed: like `revoke`, and calls that run are answered with the error at once, whatever
   /// they go on to do. Any thread but the holder's.
   void give_up(const Error& error);
@@ -227,6 +240,9 @@ private:
   std::optional<Error> revoked_;
   std::optional<Error> ends_itself_;
   std::unordered_map<CallId, Deferred> deferred_;
+  // Deferred calls that the end of the holder has withdrawn.
+  std::unordered_set<CallId> dropped_;
+  const std::shared_ptr<std::atomic<bool>> waits_end_ = std::make_shared<std::atomic<bool>>(false);
   // Calls cancelled before they began; a cancellation may arrive after the call's answer. And calls taken back.
   Remembered cancelled_;
   Remembered taken_back_;

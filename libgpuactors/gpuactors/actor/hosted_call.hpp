@@ -177,6 +177,10 @@ public:
       if (found.empty())
         continue;
       auto& [call, promise, host, count] = found.mapped();
+      // Nobody has withdrawn it: it is lost with this life, and its caller may make it again.
+      if (!result && result.error().code() == Errc::cancelled && control_->was_dropped(call))
+        result = fail(control_->revoked().value_or(
+            Error{Errc::lease_revoked, "the actor was told to end before the answer of the call was there"}));
       count.answered(result);
       if (result)
         answer(promise, caf::actor_cast<caf::strong_actor_ptr>(host), std::move(*result));

@@ -56,6 +56,11 @@ private:
 /// @returns `invalid_argument` with the problem and what is allowed.
 Result<void> check_source_task(const v1::SourceTask& task);
 
+/// Checks the code of a task that comes from somebody who may not read the files of the node: it includes nothing but
+/// headers that the compiler has itself, and does not ask what files there are. Pure.
+/// @returns `permission_denied`, naming what is not for them.
+Result<void> check_foreign_source(const v1::SourceTask& task);
+
 /// Adds the task to a separate registry; the program's own (`TypeRegistry::global`) already has it.
 void define_source_task(TypeRegistry& registry);
 

@@ -1,6 +1,9 @@
+#include <gpuactors/actor/source_task.hpp>
 #include <gpuactors/actor/task_runner.hpp>
 #include <gpuactors/base/output_holder.hpp>
+#include <gpuactors/base/wait_end.hpp>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 namespace gpuactors {
@@ -38,6 +41,7 @@ void TaskRunner::on_exit() {
 
 caf::result<v1::Started> TaskRunner::open() {
   set_output_holder(lease_.id);
+  detail::set_wait_end(control_->waits_end());
   auto placement = Placement::open(lease_, services_->devices, "task under lease " + to_string(lease_.id),
                                    services_->quotas, services_->runtime_source, control_.get());
   if (!placement)
@@ -48,9 +52,25 @@ caf::result<v1::Started> TaskRunner::open() {
   return started;
 }
 
+Result<void> TaskRunner::check_sender(const Call& call) {
+  if (is_from_server())
+    return {};
+  // Ids and epochs of leases are in the state that everybody sees.
+  if (const auto name = caller().name; name != lease_.quota_owner)
+    return fail(Errc::permission_denied,
+                fmt::format("lease {} is for tasks of \"{}\", and the certificate is of \"{}\"", lease_.id.value(),
+                            lease_.quota_owner, name));
+  if (call.method == SourceTask::type)
+    if (const auto task = call.payload.share_as<v1::SourceTask>())
+      return check_foreign_source(**task);
+  return {};
+}
+
 caf::result<Payload> TaskRunner::run(const Call& call) {
   if (placement_ == nullptr)
     return to_caf(Error{Errc::unavailable, "the runner has not opened its devices"});
+  if (auto checked = check_sender(call); !checked)
+    return to_caf(checked.error());
   const auto type = services_->registry->find_task(call.method);
   detail::HostedCall frame{this, call, *control_, *answers_, type ? services_->tasks->find((*type)->number) : nullptr};
   auto answer = detail::run_call(call, frame, {}, lease_, [&]() -> Answer {

@@ -179,7 +179,7 @@ Result<std::shared_ptr<TensorEntry>> TensorStore::fetch(const v1::TensorRef& ref
   GPUACTORS_LET(bytes, detail::shared_bytes(dtype, shape));
   GPUACTORS_LET(address, parse_bulk_address(ref.address()));
   GPUACTORS_TRY(start());
-  const detail::TensorName name{ref.store(), ref.id()};
+  const detail::TensorName name{ref.store(), ref.id(), ref.address()};
   GPUACTORS_LET(known, table_->begin_fetch(name, deadline));
   if (known != nullptr) {
     if (ref.hand_over() != 0)

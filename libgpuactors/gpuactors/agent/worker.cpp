@@ -18,6 +18,8 @@ namespace {
 
 // The id of a `Tick` for usage reports; other ids are leases whose grace is over. No lease has this id.
 constexpr std::uint64_t tick_usage = 0;
+// What it says of a lease: 0, that the grace is over; or that it soon is.
+constexpr std::uint32_t waits_end = 1;
 
 bool is_isolated(const v1::StartRunner& order) {
   return order.isolated();
@@ -65,6 +67,8 @@ WorkerHandle::behavior_type Worker::make_behavior() {
       [this](const v1::Tick& message) {
         if (message.id() == tick_usage)
           report_usage();
+        else if (message.what() == waits_end)
+          end_waits(LeaseId{message.id()});
         else
           grace_over(LeaseId{message.id()});
       },
@@ -194,7 +198,11 @@ void Worker::end(const v1::EndLease& order) {
   if (order.grace_ms() > 0) {
     v1::Tick tick;
     tick.set_id(order.lease());
-    caf_version::post_later(this, from_milliseconds(order.grace_ms()), std::move(tick));
+    const auto grace = from_milliseconds(order.grace_ms());
+    caf_version::post_later(this, grace, tick);
+    // Before that, what only waits for others is woken: it may still end in order.
+    tick.set_what(waits_end);
+    caf_version::post_later(this, grace - std::min<Duration>(grace / 4, limits::last_words), std::move(tick));
   }
 }
 
@@ -322,6 +330,11 @@ void Worker::cancel(const v1::CancelCall& message) {
   const bool running = slot->second.control->cancel(call);
   if (running && message.force() && slot->second.alone)
     stuck(slot->first, slot->second, "its process was ended, because a call that it ran was cancelled by force");
+}
+
+void Worker::end_waits(LeaseId lease) {
+  if (const auto slot = slots_.find(lease); slot != slots_.end() && slot->second.ending)
+    slot->second.control->end_waits();
 }
 
 void Worker::grace_over(LeaseId lease) {

@@ -74,6 +74,7 @@ private:
   void take_back(const v1::DeviceFault& message);
   /// The process is about to be killed: answers all calls with the reason.
   void give_up(const v1::EndProcess& message);
+  void end_waits(LeaseId lease);
   void grace_over(LeaseId lease);
   void stuck(LeaseId lease, const Slot& slot, std::string text);
   void report_usage();

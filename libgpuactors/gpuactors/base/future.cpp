@@ -1,5 +1,6 @@
 #include <gpuactors/base/future.hpp>
 #include <gpuactors/base/look.hpp>
+#include <gpuactors/base/wait_end.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -70,10 +71,7 @@ bool FutureCore::wait_until(TimePoint deadline) {
     return true;
   std::unique_lock lock{mutex_};
   ++waiters_;
-  if (deadline == never)
-    wake_.wait(lock, is_ready);
-  else
-    wake_.wait_until(lock, deadline, is_ready);
+  wait_on(wake_, lock, deadline, is_ready);
   --waiters_;
   return ready();
 }
@@ -125,7 +123,9 @@ std::vector<std::size_t> wait_for(const std::vector<FutureCore*>& cores, std::si
     std::condition_variable wake;
     std::size_t ready = 0;
   };
-  wanted = std::min(wanted, cores.size());
+  // Those whose results were taken are never ready: nobody waits for them.
+  const auto valid = cores.size() - static_cast<std::size_t>(std::count(cores.begin(), cores.end(), nullptr));
+  wanted = std::min(wanted, valid);
   const auto is_ready = [](const FutureCore* core) { return core != nullptr && core->ready(); };
   const auto count_ready = static_cast<std::size_t>(std::count_if(cores.begin(), cores.end(), is_ready));
   if (count_ready < wanted) {
@@ -142,11 +142,7 @@ std::vector<std::size_t> wait_for(const std::vector<FutureCore*>& cores, std::si
     }
     {
       std::unique_lock lock{gate->mutex};
-      const auto enough = [&] { return gate->ready >= wanted; };
-      if (deadline == never)
-        gate->wake.wait(lock, enough);
-      else
-        gate->wake.wait_until(lock, deadline, enough);
+      wait_on(gate->wake, lock, deadline, [&] { return gate->ready >= wanted; });
     }
     for (std::size_t i = 0; i < cores.size(); ++i)
       if (observers[i] != 0)

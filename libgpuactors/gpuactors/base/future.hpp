@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/base/future_state.hpp>
+#include <gpuactors/base/wait_end.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -53,11 +54,14 @@ public:
   }
 
   /// Waits for the result and takes it. For a call with a deadline, the result arrives by then at the latest.
+  ///
+  /// In a task or an actor that was asked to end and still waits when most of its grace is over, it returns
+  /// `lease_revoked`, so that its process need not be ended with all that runs in it; `get` may be called again.
   Result<T> get() {
     return get_until(never);
   }
 
-  /// Waits at most `timeout`; then returns `deadline_exceeded`, and `get` may be called again.
+  /// Waits at most `timeout`; then returns `deadline_exceeded`, and `get` may be called again. Ends as the other one.
   Result<T> get(Duration timeout) {
     return get_until(deadline_after(Clock::now(), timeout));
   }
@@ -143,7 +147,9 @@ private:
     if (state_ == nullptr)
       return detail::taken_already();
     if (!state_->wait_until(deadline))
-      return fail(Errc::deadline_exceeded, "the result did not come within the time given to get()");
+      return deadline > Clock::now()
+                 ? detail::wait_ended()
+                 : fail(Errc::deadline_exceeded, "the result did not come within the time given to get()");
     auto state = std::move(state_);
     return state->take();
   }
@@ -217,7 +223,8 @@ std::vector<std::size_t> wait_for(const std::vector<FutureCore*>& cores, std::si
 } // namespace detail
 
 /// Waits until at least `wanted` of `futures` are ready, at most `timeout`; returns the indices of all ready ones, in
-/// order. Futures stay valid. Invalid futures are never ready. Any thread of the program, task or actor.
+/// order. Futures stay valid. Invalid futures, whose results were taken, are never ready and not waited for. Any thread
+/// of the program, task or actor.
 template <class T>
 std::vector<std::size_t> wait(const std::vector<Future<T>>& futures, std::size_t wanted = 1,
                               Duration timeout = Duration::max()) {

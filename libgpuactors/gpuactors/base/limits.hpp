@@ -164,6 +164,10 @@ inline constexpr std::chrono::seconds call_deadline{60};
 /// How long `kill` waits for a running method before it reports that the actor is stuck.
 inline constexpr std::chrono::seconds stop_grace{5};
 
+/// How long before the end of a grace waits for futures end, so that who waited may still end in order; at most a
+/// quarter of the grace.
+inline constexpr std::chrono::seconds last_words{1};
+
 /// The pause before an actor restarts: none at first, then `restart_pause`, doubled each time up to
 /// `restart_pause_most`. A life of at least `restart_calm` resets the pause to none.
 inline constexpr std::chrono::milliseconds restart_pause{100};
@@ -261,6 +265,12 @@ inline constexpr std::size_t link_message_bytes = 64U << 20;
 
 /// Bytes that may wait for a peer that takes nothing for the link timeout; the connection is ended beyond that.
 inline constexpr std::size_t link_waiting_bytes = 4 * link_message_bytes;
+
+/// Bytes that may wait in one process for all clients together, however slowly they take them, so that nobody fills its
+/// memory by asking for more than he takes. Beyond that, connections of clients are ended for whom more than
+/// `client_waiting_bytes` wait.
+inline constexpr std::size_t clients_waiting_bytes = 512U << 20;
+inline constexpr std::size_t client_waiting_bytes = link_message_bytes;
 
 /// Total bytes of messages that the peers of one process may announce in plaintext, where a peer may be anyone.
 /// Messages of at most `link_small_message_bytes` do not count.

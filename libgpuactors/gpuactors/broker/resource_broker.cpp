@@ -155,8 +155,12 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       },
       [this, &core](const v1::Hello& message, const Handle& port) {
         const auto from = caller();
-        return answer_of(core.speaks_for(message.client(), from) ? core.hello(message, from, contact_of(port))
-                                                                 : fail(not_theirs(message.client())));
+        if (!core.speaks_for(message.client(), from))
+          return answer_of(fail(not_theirs(message.client())));
+        // What is posted to it has the broker's rights.
+        if (port != nullptr && current_sender() != nullptr && port->node() != current_sender()->node())
+          return answer_of(fail(Errc::invalid_argument, "a client says hello with a port of its own process"));
+        return answer_of(core.hello(message, from, contact_of(port)));
       },
       [&core, answer_client](const v1::AcquireLease& message) {
         return answer_client(by_grant, message,

@@ -359,14 +359,6 @@ void Cluster::set_spawner(Message& message) const {
     core_->note_spawner(parent_, run_);
 }
 
-Result<ActorRef> Cluster::find(const ActorName& actor, Duration timeout) {
-  return find_async(actor, timeout).get();
-}
-
-Result<ActorRef> Cluster::find(const v1::ActorHandle& actor, Duration timeout) {
-  return find_async(actor, timeout).get();
-}
-
 Future<ActorRef> Cluster::find_async(const ActorName& actor, Duration timeout) {
   v1::FindActor message;
   message.set_name(std::string{actor.name});
@@ -393,12 +385,10 @@ Future<ActorRef> Cluster::find(v1::FindActor message, std::string who, Duration 
   return Future<ActorRef>{std::move(reply)};
 }
 
-Result<void> Cluster::kill(const ActorRef& actor, const KillOptions& options) {
-  return kill_async(actor, options).get();
-}
-
-Result<void> Cluster::kill(const ActorName& actor, const KillOptions& options) {
-  return kill_async(actor, options).get();
+Result<void> Cluster::kill(ActorId actor, const KillOptions& options) {
+  if (!actor)
+    return fail(Errc::invalid_argument, "the number of the actor is 0");
+  return kill("", actor, options).get();
 }
 
 Future<void> Cluster::kill_async(const ActorRef& actor, const KillOptions& options) {

@@ -161,14 +161,18 @@ public:
   /// it.
   /// @returns `not_found` with similar names; the error of its start if it ends meanwhile; `deadline_exceeded` after
   ///          `timeout`; `unavailable` if the cluster was closed.
-  Result<ActorRef> find(const ActorName& actor, Duration timeout = limits::call_deadline);
+  Result<ActorRef> find(const ActorName& actor, Duration timeout = limits::call_deadline) {
+    return find_async(actor, timeout).get();
+  }
 
   /// Finds the actor that a reference in a message names (`ActorRef::to_message`, `Actor::own_handle`), whichever
   /// program spawned it; waits while it is starting, at most `timeout`. Any thread, also those of tasks and actors, by
   /// `Cluster::from`.
   /// @returns `not_found` if it has ended for good, with its name, type and end as far as the broker still knows, or if
   ///          it is of another cluster; `invalid_argument` for an empty reference; `deadline_exceeded` after `timeout`.
-  Result<ActorRef> find(const v1::ActorHandle& actor, Duration timeout = limits::call_deadline);
+  Result<ActorRef> find(const v1::ActorHandle& actor, Duration timeout = limits::call_deadline) {
+    return find_async(actor, timeout).get();
+  }
 
   /// Look an actor up like `find`, without waiting for it. `Future::cancel` ends the look-up; the actor stays.
   Future<ActorRef> find_async(const ActorName& actor, Duration timeout = limits::call_deadline);
@@ -180,8 +184,14 @@ public:
   ///          than the grace, or after the timeout; `permission_denied` if this program has a client's certificate, and
   ///          the actor belongs to another name; `invalid_argument` for an actor that would end itself, which is what
   ///          `Actor::end` is for.
-  Result<void> kill(const ActorRef& actor, const KillOptions& options = {});
-  Result<void> kill(const ActorName& actor, const KillOptions& options = {});
+  Result<void> kill(const ActorRef& actor, const KillOptions& options = {}) {
+    return kill_async(actor, options).get();
+  }
+  Result<void> kill(const ActorName& actor, const KillOptions& options = {}) {
+    return kill_async(actor, options).get();
+  }
+  /// The same for one that is known by the number that `state` tells, for it may have no name.
+  Result<void> kill(ActorId actor, const KillOptions& options = {});
 
   /// End an actor like `kill`, without waiting for it. `Future::cancel` does not take the order back.
   Future<void> kill_async(const ActorRef& actor, const KillOptions& options = {});

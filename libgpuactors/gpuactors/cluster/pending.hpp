@@ -275,10 +275,11 @@ template <class T, class Work>
 Result<std::optional<T>> StreamState<T, Work>::next(TimePoint deadline) {
   std::unique_lock lock{mutex_};
   const auto decided = [this] { return !items_.empty() || end_.has_value(); };
-  if (deadline == never)
-    wake_.wait(lock, decided);
-  else if (!wake_.wait_until(lock, deadline, decided))
+  if (!wait_on(wake_, lock, deadline, decided)) {
+    if (deadline > Clock::now())
+      return wait_ended();
     return fail(Errc::deadline_exceeded, "no item of the stream came within the time given to next()");
+  }
   if (items_.empty()) {
     if (!*end_)
       return fail(end_->error());

@@ -2,6 +2,8 @@
 // both have. CAF_VERSION cannot be compared (1.1.0 writes it as an octal number); its parts can.
 #pragma once
 
+#include <gpuactors/base/byte_reader.hpp>
+
 #include <caf/actor_cast.hpp>
 #include <caf/actor_companion.hpp>
 #include <caf/actor_system.hpp>
@@ -45,6 +47,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -403,6 +406,36 @@ inline std::pair<caf::node_id, caf::node_id> ends_of(caf::actor_system& system, 
   if (!read(ends.first) || (is_for_one && !read(ends.second)))
     return {};
   return ends;
+}
+
+/// Returns whether the payload of a message for an actor goes through no others, and `accepts` the name of each of its
+/// types, as CAF calls them. Without reading what they hold.
+template <class F>
+bool has_only_types(const void* payload, std::size_t size, F&& accepts) {
+  ByteReader bytes{{static_cast<const char*>(payload), size}};
+#if GPUACTORS_CAF_017
+  // The actors that it goes through, of which there are none; then 0, and all names in one text.
+  constexpr std::string_view begin = "@<>";
+  if (bytes.size() != 0 || bytes.number(2) != 0)
+    return false;
+  auto names = bytes.text(bytes.size());
+  if (!names.starts_with(begin))
+    return false;
+  names.remove_prefix(begin.size());
+  while (!names.empty()) {
+    names.remove_prefix(1); // the "+" before it
+    const auto name = names.substr(0, names.find('+'));
+    if (!accepts(name))
+      return false;
+    names.remove_prefix(name.size());
+  }
+  return true;
+#else
+  for (auto left = bytes.size(); left > 0; --left)
+    if (!accepts(caf::query_type_name(static_cast<caf::type_id_t>(bytes.number(2)))))
+      return false;
+  return !bytes.is_short();
+#endif
 }
 
 // -- threads --------------------------------------------------------------------------------------

@@ -54,6 +54,13 @@ protected:
                                                   : lanes_->caller_of(caf::actor_cast<caf::strong_actor_ptr>(sender));
   }
 
+  /// Returns whether the message that is being handled comes from this process, or from somebody who administers.
+  [[nodiscard]] bool is_from_server() {
+    const auto& sender = this->current_sender();
+    return lanes_ == nullptr || sender == nullptr
+           || lanes_->administers(caf::actor_cast<caf::strong_actor_ptr>(sender));
+  }
+
 private:
   std::shared_ptr<const Lanes> lanes_;
 };

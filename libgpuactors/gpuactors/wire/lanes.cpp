@@ -6,10 +6,24 @@
 
 namespace gpuactors {
 
+namespace {
+
+/// Each worker process is one, and lives for minutes at least.
+constexpr std::size_t servers_kept = 16'384;
+
+} // namespace
+
 void Lanes::add(const caf::node_id& node, std::shared_ptr<transport::Pipe> pipe, Caller caller) {
   std::function<void(const caf::node_id&)> added;
   {
     const std::unique_lock lock{mutex_};
+    if (secure_ && caller.administers && servers_.insert(node).second) {
+      servers_by_age_.push_back(node);
+      if (servers_by_age_.size() > servers_kept) {
+        servers_.erase(servers_by_age_.front());
+        servers_by_age_.pop_front();
+      }
+    }
     entries_[node] = {std::move(pipe), std::move(caller)};
     added = added_;
   }
@@ -27,6 +41,15 @@ void Lanes::remove(const caf::node_id& node, const transport::Pipe* pipe) {
   // A newer connection to the node may have replaced this one.
   if (const auto found = entries_.find(node); found != entries_.end() && found->second.pipe.get() == pipe)
     entries_.erase(found);
+}
+
+bool Lanes::is_anothers(const caf::node_id& node, const Caller& caller) const {
+  if (!secure_)
+    return false;
+  const std::shared_lock lock{mutex_};
+  if (const auto entry = entries_.find(node); entry != entries_.end())
+    return caller.administers ? !entry->second.caller.administers : entry->second.caller != caller;
+  return !caller.administers && servers_.contains(node);
 }
 
 Caller Lanes::caller_of(const caf::strong_actor_ptr& actor) const {

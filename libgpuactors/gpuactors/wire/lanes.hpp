@@ -5,10 +5,12 @@
 #include <gpuactors/base/caller.hpp>
 #include <gpuactors/wire/caf_version.hpp>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <shared_mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace gpuactors {
 
@@ -47,6 +49,10 @@ public:
   /// Enters an established connection to `node` that CAF uses too, and who is at its other end.
   void add(const caf::node_id& node, std::shared_ptr<transport::Pipe> pipe, Caller caller);
 
+  /// Returns whether the process `node` is known as that of somebody else who is here, or who administers: nobody
+  /// without that right gets a name that was ever theirs.
+  [[nodiscard]] bool is_anothers(const caf::node_id& node, const Caller& caller) const;
+
   /// Returns who `actor` belongs to. If the connection to its process has ended, that is somebody without a name who
   /// may not administer.
   [[nodiscard]] Caller caller_of(const caf::strong_actor_ptr& actor) const;
@@ -79,6 +85,9 @@ private:
   const bool secure_;
   mutable std::shared_mutex mutex_;
   std::unordered_map<caf::node_id, Entry> entries_;
+  /// Processes that administer, also those that are away; of very many only the latest.
+  std::unordered_set<caf::node_id> servers_;
+  std::deque<caf::node_id> servers_by_age_;
   std::function<void(const caf::node_id&)> added_;
 };
 

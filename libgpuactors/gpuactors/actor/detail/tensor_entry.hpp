@@ -9,6 +9,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,8 +18,10 @@ namespace gpuactors::detail {
 
 class TensorTable;
 
-/// The name of a tensor, unique among all processes: the identity of the store it was put into, and its number there.
-using TensorName = std::pair<std::uint64_t, std::uint64_t>;
+/// The name of a tensor, unique among all processes: the identity of the store it was put into, its number there, and
+/// where that store is. A reference may come from anybody: one that says otherwise where to fetch a tensor names
+/// another one.
+using TensorName = std::tuple<std::uint64_t, std::uint64_t, std::string>;
 
 /// The work that computes a tensor, if that work was still queued when the tensor was put. Any thread.
 class Coming {

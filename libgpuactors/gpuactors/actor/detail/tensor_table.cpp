@@ -40,7 +40,8 @@ Result<void> TensorTable::start() {
 std::shared_ptr<TensorEntry> TensorTable::add(std::shared_ptr<TensorEntry> entry) {
   entry->table = weak_from_this();
   const std::lock_guard lock{mutex_};
-  entry->id = ++last_id_;
+  // Not to be guessed: who knows it may read the tensor.
+  entry->id = random_id();
   entries_[entry->id] = entry;
   return entry;
 }
@@ -71,9 +72,10 @@ std::uint64_t TensorTable::hand_over(std::shared_ptr<TensorEntry> entry, Duratio
   const std::lock_guard lock{mutex_};
   if (closed_)
     return 0; // the caller still holds `entry`, so it does not end under the mutex
-  open_[++last_hand_over_] = HandOver{std::move(entry), deadline_after(Clock::now(), keep)};
+  const auto number = random_id();
+  open_[number] = HandOver{std::move(entry), deadline_after(Clock::now(), keep)};
   stir();
-  return last_hand_over_;
+  return number;
 }
 
 Result<std::shared_ptr<TensorEntry>> TensorTable::begin_fetch(const TensorName& name, TimePoint deadline) {

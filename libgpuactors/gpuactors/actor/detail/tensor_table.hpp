@@ -46,7 +46,7 @@ public:
   /// Creates the signal that wakes `keep_time`; call it first. @returns `unavailable` if no descriptor is left.
   Result<void> start();
 
-  /// Adds `entry` under the next number.
+  /// Adds `entry` under a number of its own.
   std::shared_ptr<TensorEntry> add(std::shared_ptr<TensorEntry> entry);
 
   /// Returns the entry `id`, and ends the hand-over unless `hand_over` is 0. @returns null if nobody keeps the entry
@@ -109,8 +109,6 @@ private:
   // Guarded by `mutex_`. No entry may be destroyed while `mutex_` is held: its destructor locks it.
   std::string address_;
   bool closed_ = false;
-  std::uint64_t last_id_ = 0;
-  std::uint64_t last_hand_over_ = 0;
   std::map<std::uint64_t, std::weak_ptr<TensorEntry>> entries_;
   std::map<std::uint64_t, HandOver> open_;
   std::map<TensorName, Fetched> fetched_;

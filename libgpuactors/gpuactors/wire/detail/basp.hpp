@@ -58,9 +58,22 @@ enum class LinkKind {
 struct LinkHeader {
   LinkKind kind = LinkKind::other;
   std::uint32_t payload = 0;
+  /// It is for one of CAF's own actors, which have names.
+  bool is_to_name = false;
 };
 
 inline constexpr std::size_t link_header_size = caf::io::basp::header_size;
+inline constexpr std::size_t link_flags_at = 3;
+
+/// Changes the header of a message so that it is for nobody: CAF then drops the message without reading it.
+template <class Buffer>
+void readdress_to_nobody(Buffer& header) {
+  constexpr std::size_t receiver_begin = 24;
+  static_assert(link_header_size == receiver_begin + sizeof(caf::actor_id));
+  using Byte = typename Buffer::value_type;
+  header[link_flags_at] = Byte{0};
+  std::fill_n(header.begin() + receiver_begin, sizeof(caf::actor_id), static_cast<Byte>(0xFF));
+}
 
 /// Reads the header that begins at `data`, of `link_header_size` bytes.
 inline LinkHeader read_link_header(const void* data) {
@@ -74,6 +87,7 @@ inline LinkHeader read_link_header(const void* data) {
   static_assert(link_header_size == sender_end + sizeof(caf::actor_id));
   const auto* bytes = static_cast<const unsigned char*>(data);
   LinkHeader header;
+  header.is_to_name = (bytes[link_flags_at] & caf::io::basp::header::named_receiver_flag) != 0;
   for (auto i = size_begin; i < size_end; ++i)
     header.payload = (header.payload << 8U) | bytes[i];
   switch (static_cast<message_type>(bytes[0])) {

@@ -307,15 +307,19 @@ void LinkGate::refuse(const std::string& host, const std::string& why) {
   notice_(line);
 }
 
-bool LinkGate::entered() {
-  if (links_.fetch_add(1) < limits::links)
+bool LinkGate::entered(const LinkSession& session) {
+  const auto& caller = session.peer.caller();
+  if (links_.enter(caller))
     return true;
-  --links_;
+  refuse_peer(session.socket.get(), caller.name,
+              fmt::format("this process has too many connections: {} at most, of which {} of one client's name, and a "
+                          "quarter for those who serve",
+                          limits::links, links_.most_of_one()));
   return false;
 }
 
-void LinkGate::left() {
-  --links_;
+void LinkGate::left(const Caller& caller) {
+  links_.leave(caller);
 }
 
 bool LinkGate::announced(std::size_t before, std::size_t now) {

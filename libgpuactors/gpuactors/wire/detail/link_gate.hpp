@@ -3,7 +3,9 @@
 #pragma once
 
 #include <gpuactors/base/endpoint.hpp>
+#include <gpuactors/wire/detail/crowd.hpp>
 #include <gpuactors/wire/detail/greeting.hpp>
+#include <gpuactors/wire/transport/budget.hpp>
 #include <gpuactors/wire/transport/guests.hpp>
 
 #include <condition_variable>
@@ -67,9 +69,15 @@ public:
   void refuse_crowd(int socket, std::size_t most);
   void refuse_peer(int socket, const std::string& name, std::string_view why);
 
-  /// Count a connection that is given to CAF, or that has ended. `entered` returns false beyond `limits::links`.
-  [[nodiscard]] bool entered();
-  void left();
+  /// Count a connection that is given to CAF, or that has ended. `entered` refuses one for which there is no place
+  /// among the `limits::links`, and then returns false.
+  [[nodiscard]] bool entered(const LinkSession& session);
+  void left(const Caller& caller);
+
+  /// What waits for all clients together.
+  [[nodiscard]] const std::shared_ptr<transport::Budget>& waiting_for_clients() const noexcept {
+    return waiting_for_clients_;
+  }
 
   /// Accounts for a connection's next message of `now` bytes, after one of `before` bytes. @returns whether all
   /// announced messages together stay within `limits::links_announced_bytes`; always true with TLS, whose peers are
@@ -119,7 +127,8 @@ private:
   TimePoint refusals_began_ = TimePoint::min();
   std::size_t refusals_said_ = 0;
   std::size_t refusals_unsaid_ = 0;
-  std::atomic<std::size_t> links_{0};
+  Crowd links_{limits::links};
+  const std::shared_ptr<transport::Budget> waiting_for_clients_ = std::make_shared<transport::Budget>();
   std::atomic<std::size_t> announced_{0};
 };
 

@@ -1,6 +1,6 @@
-#include <gpuactors/wire/detail/basp.hpp>
+#include <gpuactors/wire/detail/client_rules.hpp>
 #include <gpuactors/wire/detail/link_middleman.hpp>
-#include <gpuactors/wire/transport/pipe.hpp>
+#include <gpuactors/wire/detail/link_stream.hpp>
 
 #include <caf/io/all.hpp>
 #include <caf/io/basp_broker.hpp>
@@ -8,13 +8,11 @@
 #include <caf/io/network/default_multiplexer.hpp>
 #include <caf/io/network/doorman_impl.hpp>
 #include <caf/io/network/interfaces.hpp>
-#include <caf/io/network/stream.hpp>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -27,7 +25,6 @@ namespace {
 using caf::io::network::default_multiplexer;
 using caf::io::network::native_socket;
 using caf::io::network::operation;
-using caf::io::network::rw_state;
 using transport::Pipe;
 
 class LinkScribe;
@@ -49,142 +46,6 @@ struct LinkEnds {
   std::shared_ptr<LinkTwins> twins = std::make_shared<LinkTwins>();
 };
 
-/// The read policy of CAF's stream: reads from the pipe, which never blocks.
-class ReadPolicy {
-public:
-  explicit ReadPolicy(Pipe& pipe) : pipe_(pipe) {
-    // nop
-  }
-
-  rw_state read_some(std::size_t& done, native_socket, void* data, std::size_t size) {
-    ++reads_;
-    return pipe_.read(data, size, done) == Pipe::Read::failed ? rw_state::failure : rw_state::success;
-  }
-
-  /// Required by CAF's template; never called.
-  static rw_state write_some(std::size_t& done, native_socket, const void*, std::size_t) {
-    done = 0;
-    return rw_state::failure;
-  }
-
-  /// Begins this connection's turn in the event loop.
-  void begin_reading() noexcept {
-    reads_ = 0;
-  }
-
-  /// Returns whether reading stopped at the limit of this turn although more bytes are at hand.
-  [[nodiscard]] bool is_exhausted() const {
-    return reads_ >= most_reads && pipe_.has_pending();
-  }
-
-  /// Returns whether to continue reading in this turn. A TLS session takes in more bytes while it is read from: without
-  /// a limit, one fast peer would keep all other connections, and the heartbeats, waiting.
-  [[nodiscard]] bool must_read_more(native_socket, std::size_t) const {
-    return reads_ < most_reads && pipe_.has_pending();
-  }
-
-private:
-  static constexpr int most_reads = 256;
-
-  Pipe& pipe_;
-  int reads_ = 0;
-};
-
-/// A CAF stream that reads from a pipe and writes through it.
-class LinkStream final : public caf::io::network::stream {
-public:
-  /// @param read_again has `handle_event` called for reading again, after other connections had their turn.
-  LinkStream(default_multiplexer& multiplexer, native_socket socket, Pipe& pipe, ReadPolicy policy,
-             std::function<void()> read_again)
-    : stream(multiplexer, socket), pipe_(pipe), policy_(policy), read_again_(std::move(read_again)) {
-    // nop
-  }
-
-  void handle_event(operation what) override {
-    if (what == operation::write) {
-      if (manager_ != nullptr)
-        write_now(manager_);
-      return;
-    }
-    policy_.begin_reading();
-    handle_event_impl(what, policy_);
-    if (what == operation::read && policy_.is_exhausted())
-      read_again_();
-  }
-
-  /// Sends CAF's buffer and the bytes that other threads left behind. What the socket does not take now follows when
-  /// the event loop reports it writable.
-  void write(const manager_ptr& manager) {
-    // While write events are enabled, bytes are only queued: CAF's event loop would not notice that write events were
-    // disabled and enabled again before it applied the change.
-    if (manager_ == nullptr)
-      return write_now(manager);
-    const auto kept = manager_; // a failure may release the last other reference
-    const bool works = pipe_.keep(buffered());
-    wr_buf().clear();
-    if (!works)
-      break_off(kept);
-  }
-
-  /// Sends everything that is queued, then shuts down the sending side of the socket.
-  void finish(const manager_ptr& manager) {
-    finishing_ = true;
-    write(manager);
-  }
-
-private:
-  void write_now(const manager_ptr& manager) {
-    const auto kept = manager; // a failure may release the last other reference
-    const auto rest = pipe_.send_rest(buffered());
-    wr_buf().clear();
-    switch (rest) {
-    case Pipe::Rest::some:
-      if (manager_ == nullptr)
-        force_empty_write(kept);
-      manager_ = kept;
-      break;
-    case Pipe::Rest::none:
-      stop_writing();
-      if (std::exchange(finishing_, false))
-        ::shutdown(fd(), SHUT_WR);
-      break;
-    case Pipe::Rest::failed:
-      break_off(kept);
-      break;
-    }
-  }
-
-  void break_off(const manager_ptr& kept) {
-    stop_writing();
-    // CAF's broker may be what writes, in the middle of a message or of its own end. It hears of the failure after
-    // that: it would otherwise end twice.
-    backend().post([this, kept] {
-      if (!kept->detached())
-        kept->io_failure(&backend(), operation::write);
-    });
-  }
-
-  /// Returns the contents of CAF's write buffer.
-  std::string_view buffered() {
-    return {reinterpret_cast<const char*>(wr_buf().data()), wr_buf().size()};
-  }
-
-  void stop_writing() {
-    if (manager_ == nullptr)
-      return;
-    manager_.reset();
-    state_.writing = false;
-    backend().del(operation::write, fd(), this);
-  }
-
-  Pipe& pipe_;
-  ReadPolicy policy_;
-  std::function<void()> read_again_;
-  // The manager to notify when the socket is writable; null while write events are disabled.
-  manager_ptr manager_;
-  bool finishing_ = false;
-};
-
 /// One connection, as CAF's broker uses it.
 class LinkScribe final : public caf::io::scribe {
 public:
@@ -193,7 +54,9 @@ public:
       lanes_(std::move(ends.lanes)), patience_(ends.patience), twins_(std::move(ends.twins)), begun_(begun),
       speaks_(begun == Begun::there), other_(std::move(session.peer)), owner_(std::make_shared<LinkScribe*>(this)),
       socket_(std::move(session.socket)),
-      pipe_(std::make_shared<Pipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer))),
+      pipe_(std::make_shared<Pipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer), limits::link_collect,
+                                   limits::link_timeout,
+                                   other_.caller().administers ? nullptr : gate_->waiting_for_clients())),
       stream_(multiplexer, socket_.get(), *pipe_, ReadPolicy{*pipe_}, [this] { read_soon(); }) {
     if (begun_ == Begun::here)
       gate_->begin_meeting(socket_.get());
@@ -211,7 +74,7 @@ public:
       if (const auto entry = twins_->find(hdl()); entry != twins_->end() && entry->second == this)
         twins_->erase(entry);
     static_cast<void>(gate_->announced(announced_, 0));
-    gate_->left();
+    gate_->left(other_.caller());
   }
 
   void configure_read(caf::io::receive_policy::config config) override {
@@ -240,6 +103,9 @@ public:
       header_ = read_link_header(data);
     if (is_payload ? !examine_payload(data, size) : !examine_header())
       return true;
+    // CAF greets its own actors over there, which link, and keep, what a client names. Not here.
+    if (!is_payload && header_.is_to_name && !other_.caller().administers)
+      readdress_to_nobody(rd_buf());
     const auto to_caf = [&] { return scribe::consume(runner, data, size); };
     return is_payload && header_.kind == LinkKind::handshake ? meet(data, size, to_caf) : hear(to_caf);
   }
@@ -298,6 +164,12 @@ public:
     stream_.passivate();
   }
 
+  /// Ends a connection that was accepted before then, and whose other side has not said yet who it is.
+  void end_if_silent(TimePoint before) {
+    if (begun_ == Begun::there && !peer_ && !twin_of_ && !refused_ && made_ < before)
+      refuse("it has not said which process it is");
+  }
+
 protected:
   void detach_from(caf::io::abstract_broker* broker) override {
     leave_lane();
@@ -325,24 +197,22 @@ private:
 
   /// Look at a message before CAF does. @returns false if CAF must not see it: the connection ends then.
   bool examine_header() {
-    // Rights are those of the process that a message comes from (docs/design/0020). CAF believes who a message is from,
-    // and takes one for its own process's that names nobody: so what clients send has to name its sender, after a
-    // handshake that tells which process that is.
-    const auto kind = header_.kind;
-    const bool is_fair = kind == LinkKind::handshake || kind == LinkKind::heartbeat
-                         || (peer_ && (kind == LinkKind::message || kind == LinkKind::news));
-    if (!other_.caller().administers && !is_fair)
-      return refuse("a client's messages have to come from itself, with a sender");
+    if (!other_.caller().administers)
+      if (const auto why = why_refused(header_, static_cast<bool>(peer_)); !why.empty())
+        return refuse(why);
     // Heartbeats are the regular occasion, but nobody has to send them.
     constexpr unsigned often = 1024;
-    if ((kind == LinkKind::heartbeat || ++messages_ % often == 0) && other_.is_revoked())
+    if ((header_.kind == LinkKind::heartbeat || ++messages_ % often == 0) && other_.is_revoked())
       return refuse("its certificate was revoked");
     return true;
   }
 
   bool examine_payload(const void* data, std::size_t size) {
-    const bool names_ends = header_.kind == LinkKind::handshake || header_.kind == LinkKind::news;
-    if (other_.caller().administers || !peer_ || !names_ends)
+    if (other_.caller().administers)
+      return true;
+    if (header_.kind == LinkKind::message)
+      return header_.is_to_name || is_for_us(data, size) || refuse("a client sends messages of gpuactors alone");
+    if (!peer_)
       return true;
     // CAF itself repeats the handshake.
     auto& system = parent()->system();
@@ -364,6 +234,8 @@ private:
   bool meet(const void* data, std::size_t size, ToCaf to_caf) {
     auto& system = parent()->system();
     const auto peer = caf_version::ends_of(system, false, data, size).first;
+    if (peer && !settle_name(peer))
+      return true;
     const auto way = peer ? way_to(peer) : std::nullopt;
     // Where this side has begun it, the other one has not heard of it yet: CAF closes it. Nobody dials clients, and
     // they could name any process.
@@ -381,6 +253,21 @@ private:
       speaks_ = true;
     write();
     return goes_on;
+  }
+
+  /// Whether the process may be who it says. Who serves was there first, whoever took its name before.
+  bool settle_name(const caf::node_id& peer) {
+    if (!lanes_->is_anothers(peer, other_.caller()))
+      return true;
+    if (!other_.caller().administers)
+      return refuse("it says that it is another one's process");
+    const auto way = way_to(peer);
+    if (const auto other = way ? twins_->find(*way) : twins_->end(); other != twins_->end()) {
+      other->second->refuse("it says that it is another one's process");
+      other->second->leave_lane();
+    }
+    set_way(peer, std::nullopt);
+    return true;
   }
 
   /// Has CAF take a message.
@@ -483,6 +370,7 @@ private:
   Descriptor socket_;
   std::shared_ptr<Pipe> pipe_;
   LinkStream stream_;
+  const TimePoint made_ = Clock::now();
   bool launched_ = false;
   bool flushing_ = false;
   // Announced size in bytes of the message that is being read.
@@ -526,7 +414,8 @@ public:
 
 private:
   void admit(LinkSession session) {
-    if (detached() || !ends_.gate->entered())
+    end_silent();
+    if (detached() || !ends_.gate->entered(session))
       return;
     auto& multiplexer = acceptor_.backend();
     auto scribe = caf::make_counted<LinkScribe>(multiplexer, std::move(session), ends_, Begun::there);
@@ -535,7 +424,20 @@ private:
     doorman::new_connection(&multiplexer, handle);
   }
 
+  /// Ends connections whose peers do not say who they are: CAF would wait for that for ever. It is enough to look when
+  /// somebody else comes.
+  void end_silent() {
+    constexpr std::chrono::seconds pause{1};
+    const auto now = Clock::now();
+    if (now < looked_at_ + pause)
+      return;
+    looked_at_ = now;
+    for (const auto& [handle, scribe] : *ends_.twins)
+      scribe->end_if_silent(now - ends_.patience);
+  }
+
   LinkEnds ends_;
+  TimePoint looked_at_ = Clock::now();
 };
 
 class LinkMiddleman final : public caf::io::middleman_actor_impl {
@@ -553,7 +455,7 @@ protected:
   caf::expected<caf::io::scribe_ptr> connect(const std::string& host, std::uint16_t port) override {
     // `Links::dial` has made the connection and left it at the gate.
     auto session = ends_.gate->take(Endpoint{host, port});
-    if (!session || !ends_.gate->entered())
+    if (!session || !ends_.gate->entered(*session))
       return caf::make_error(caf::sec::cannot_connect_to_node);
     caf::io::network::nonblocking(session->socket.get(), true);
     return caf::io::scribe_ptr{caf::make_counted<LinkScribe>(multiplexer(), std::move(*session), ends_, Begun::here)};

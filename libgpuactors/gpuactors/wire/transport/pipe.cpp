@@ -37,9 +37,17 @@ bool has_to_wait(const TlsSession& session, int result) {
 
 } // namespace
 
-Pipe::Pipe(int socket, TlsSession session, CallLoop call_loop, Duration collect, Duration stall)
-  : socket_(socket), collect_(collect), stall_(stall), session_(std::move(session)), call_loop_(std::move(call_loop)) {
+Pipe::Pipe(int socket, TlsSession session, CallLoop call_loop, Duration collect, Duration stall,
+           std::shared_ptr<Budget> budget)
+  : socket_(socket), collect_(collect), stall_(stall), budget_(std::move(budget)), session_(std::move(session)),
+    call_loop_(std::move(call_loop)) {
   // nop
+}
+
+Pipe::~Pipe() {
+  Buffer{}.swap(waiting_);
+  waiting_begin_ = 0;
+  account();
 }
 
 // -- reading --------------------------------------------------------------------------------------
@@ -167,6 +175,7 @@ Pipe::Rest Pipe::send_rest(std::string_view messages) {
     loop_comes_ = true; // the event loop learns of it from the result
     return Rest::failed;
   }
+  account();
   if (!waiting_.empty()) {
     loop_comes_ = true;
     return Rest::some;
@@ -190,6 +199,8 @@ void Pipe::close() {
   await_writer(lock);
   call_loop_ = nullptr;
   Buffer{}.swap(waiting_);
+  waiting_begin_ = 0;
+  account();
 }
 
 /// Waits for the writing thread, which is quick: a write never blocks on the socket and is at most one burst.
@@ -204,11 +215,22 @@ void Pipe::leave_behind(std::string_view bytes) {
   // memory.
   if (waiting_.size() - waiting_begin_ > limits::link_waiting_bytes && Clock::now() - last_taken_ > stall_)
     return fail();
+  if (budget_ != nullptr && accounted_ > budget_->one && budget_->waiting > budget_->all)
+    return fail();
   try {
     waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
   } catch (const std::bad_alloc&) {
-    fail();
+    return fail();
   }
+  account();
+}
+
+void Pipe::account() {
+  if (budget_ == nullptr)
+    return;
+  const auto now = waiting_.size() - waiting_begin_;
+  budget_->waiting += now - accounted_; // modulo 2^64: it may be less
+  accounted_ = now;
 }
 
 /// Queues bytes that were not sent, ahead of those that arrived meanwhile.
@@ -235,6 +257,7 @@ void Pipe::put_back(Buffer bytes, std::size_t begin) {
   }
   waiting_.swap(bytes);
   waiting_begin_ = begin;
+  account();
 }
 
 /// Marks the connection as failed. Lack of memory is a reason too: if the rest of a message were dropped, the peer
@@ -245,6 +268,7 @@ void Pipe::fail() {
   loop_comes_ = false;
   Buffer{}.swap(waiting_);
   waiting_begin_ = 0;
+  account();
 }
 
 /// Writes with the mutex unlocked. @returns how many bytes the socket took.

@@ -4,6 +4,7 @@
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/wire/transport/budget.hpp>
 #include <gpuactors/wire/transport/tls.hpp>
 
 #include <array>
@@ -31,12 +32,13 @@ public:
   /// @param collect messages that follow another within this time are left to the event loop.
   /// @param stall the connection fails when the socket has taken nothing for so long and more than
   ///        `limits::link_waiting_bytes` wait for it.
+  /// @param budget that of whoever is at the other end, with others; null: none.
   Pipe(int socket, TlsSession session, CallLoop call_loop, Duration collect = limits::link_collect,
-       Duration stall = limits::link_timeout);
+       Duration stall = limits::link_timeout, std::shared_ptr<Budget> budget = nullptr);
 
   Pipe(const Pipe&) = delete;
   Pipe& operator=(const Pipe&) = delete;
-  ~Pipe() = default;
+  ~Pipe();
 
   // -- reading: the event loop ---------------------------------------------------------------------
 
@@ -83,6 +85,8 @@ private:
   void leave_behind(std::string_view bytes);
   void put_back(std::string_view bytes);
   void put_back(Buffer bytes, std::size_t begin);
+  /// Tells the budget how much waits now.
+  void account();
   void fail();
   void await_writer(Lock& lock);
   ssize_t read_ahead(void* data, std::size_t size);
@@ -92,6 +96,7 @@ private:
   const int socket_;
   const Duration collect_;
   const Duration stall_;
+  const std::shared_ptr<Budget> budget_;
 
   // Guards the session: OpenSSL allows one thread at a time to read or write it.
   std::mutex session_mutex_;
@@ -109,6 +114,8 @@ private:
   // Queued messages; the bytes before `waiting_begin_` were already sent.
   Buffer waiting_;
   std::size_t waiting_begin_ = 0;
+  // As the budget knows it.
+  std::size_t accounted_ = 0;
   TimePoint last_write_{};
   /// When the socket took bytes last.
   TimePoint last_taken_ = Clock::now();

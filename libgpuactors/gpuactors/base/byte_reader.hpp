@@ -1,0 +1,58 @@
+// ByteReader: numbers and texts out of bytes that may be anybody's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace gpuactors {
+
+/// Reads from the front. Beyond the end there are zeros and empty texts, and `is_short` says so.
+class ByteReader {
+public:
+  explicit ByteReader(std::string_view bytes) : rest_(bytes) {
+    // nop
+  }
+
+  /// A number of so many bytes, the highest first.
+  std::uint32_t number(int bytes) {
+    std::uint32_t value = 0;
+    for (int i = 0; i < bytes; ++i)
+      value = value << 8U | byte();
+    return value;
+  }
+
+  /// A number of seven bits to a byte, the lowest first; the highest bit of a byte says that there are more.
+  std::uint32_t size() {
+    std::uint32_t value = 0;
+    for (unsigned shift = 0; shift < 32; shift += 7) {
+      const auto next = byte();
+      value |= (next & 0x7FU) << shift;
+      if (next < 0x80U)
+        break;
+    }
+    return value;
+  }
+
+  std::string_view text(std::size_t bytes) {
+    is_short_ = is_short_ || bytes > rest_.size();
+    const auto text = is_short_ ? std::string_view{} : rest_.substr(0, bytes);
+    rest_.remove_prefix(text.size());
+    return text;
+  }
+
+  [[nodiscard]] bool is_short() const noexcept {
+    return is_short_;
+  }
+
+private:
+  std::uint32_t byte() {
+    const auto next = text(1);
+    return next.empty() ? 0U : static_cast<unsigned char>(next.front());
+  }
+
+  std::string_view rest_;
+  bool is_short_ = false;
+};
+
+} // namespace gpuactors

@@ -1,0 +1,51 @@
+// What a client's connection may carry, as far as it shows before CAF has read a message. CAF itself believes its
+// peers: it links actors, and ends them, for whoever says so, before the actor sees the message. Internal to the layer.
+#pragma once
+
+#include <gpuactors/wire/detail/basp.hpp>
+
+#include <string_view>
+
+namespace gpuactors::detail {
+
+/// Words of CAF itself, with which a client says who it is and which of its actors have ended, are short.
+inline constexpr std::size_t longest_words = 16U << 10;
+
+/// Returns why a message of a client is refused, from its header; empty if it is not.
+///
+/// Rights are those of the process that a message comes from (docs/design/0020). CAF believes who a message is from,
+/// and takes one for its own process's that names nobody: so what clients send has to name its sender, after a
+/// handshake that tells which process that is.
+inline std::string_view why_refused(const LinkHeader& header, bool has_met) {
+  if (header.is_to_name && header.payload > longest_words)
+    return "a client's words are short";
+  switch (header.kind) {
+  case LinkKind::heartbeat:
+    return {};
+  case LinkKind::handshake:
+    return header.payload > longest_words ? "a client's words are short" : std::string_view{};
+  case LinkKind::news:
+    if (header.payload > longest_words)
+      return "a client's words are short";
+    [[fallthrough]];
+  case LinkKind::message:
+    if (has_met)
+      return {};
+    [[fallthrough]];
+  case LinkKind::anonymous:
+  case LinkKind::other:
+    break;
+  }
+  return "a client's messages have to come from itself, with a sender";
+}
+
+/// Whether a message for an actor holds nothing but messages of gpuactors, and what goes beside those. CAF's own types
+/// may hold others, and these in turn others, so deep that reading them takes all of a stack; and some are its orders.
+inline bool is_for_us(const void* payload, std::size_t size) {
+  return caf_version::has_only_types(payload, size, [](std::string_view name) {
+    return name.starts_with("gpuactors::") || name == "@strong_actor_ptr" || name == "caf::strong_actor_ptr"
+           || name == "@str" || name == "std::string";
+  });
+}
+
+} // namespace gpuactors::detail

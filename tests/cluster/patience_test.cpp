@@ -1,0 +1,89 @@
+// Actors that wait for others when they are told to end.
+#include "fixtures.hpp"
+
+#include <support/catch.hpp>
+#include <support/eventually.hpp>
+
+#include <atomic>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::atomic<int> waiting{0};
+
+class Waiter : public Actor {
+public:
+  Waiter(Init init, const google::protobuf::Empty&) : Actor(std::move(init)) {
+    // nop
+  }
+
+  /// Waits for what nobody does.
+  Result<Number> wait_for_others(const google::protobuf::Empty&) {
+    ++waiting;
+    return others_.future().get();
+  }
+
+  /// In the first life, an answer that never comes.
+  Future<Number> answer_later(const google::protobuf::Empty&) {
+    ++waiting;
+    return restarts() == 0 ? others_.future() : Future<Number>::ready_with(number(restarts()));
+  }
+
+private:
+  Promise<Number> others_;
+};
+
+Cluster embed_waiter() {
+  static const auto registry = [] {
+    auto made = std::make_shared<TypeRegistry>();
+    define_actor<Waiter>("waiter", *made)
+        .method("wait_for_others", &Waiter::wait_for_others)
+        .method("answer_later", &Waiter::answer_later);
+    return made;
+  }();
+  waiting = 0;
+  EmbedOptions options;
+  options.devices = "host:1x64MiB";
+  options.registry = registry;
+  return must(Cluster::embed(options));
+}
+
+} // namespace
+
+TEST_CASE("an actor that waits for others ends within its grace", "[cluster]") {
+  auto cluster = embed_waiter();
+  const auto actor = must(cluster.spawn("waiter"));
+  auto call = actor.call<Number>("wait_for_others");
+  REQUIRE(eventually([] { return waiting == 1; }));
+  CHECK(cluster.kill(actor, {.grace = 2s}));
+  const auto answer = call.get();
+  REQUIRE_FALSE(answer);
+  CHECK(answer.error().code() == Errc::lease_revoked);
+  CHECK(must(cluster.state()).actors_size() == 0);
+}
+
+TEST_CASE("a call that is to be answered later is lost with its actor's life, and made again in the next",
+          "[cluster]") {
+  auto cluster = embed_waiter();
+  const auto actor = must(cluster.spawn("waiter", {}, {.max_restarts = 1, .max_task_retries = 1}));
+  auto call = actor.call<Number>("answer_later");
+  REQUIRE(eventually([] { return waiting == 1; }));
+  must(cluster.kill(actor, {.restart = true}));
+  CHECK(must(call.get()).value() == 1);
+}
+
+TEST_CASE("a call that is to be answered later, and is not repeated, says that its actor was told to end",
+          "[cluster]") {
+  auto cluster = embed_waiter();
+  const auto actor = must(cluster.spawn("waiter"));
+  auto call = actor.call<Number>("answer_later");
+  REQUIRE(eventually([] { return waiting == 1; }));
+  must(cluster.kill(actor));
+  const auto answer = call.get();
+  REQUIRE_FALSE(answer);
+  CHECK(answer.error().code() == Errc::lease_revoked);
+  CHECK(answer.error().message().find("was told to end") != std::string::npos);
+}
