@@ -1,5 +1,6 @@
 #include "command.hpp"
 
+#include <apps/cli/plain_output.hpp>
 #include <apps/cli/usage.hpp>
 
 #include <poll.h>
@@ -21,7 +22,7 @@ int report(std::string_view who, std::string_view text, int code) {
   constexpr int patience_ms = 1'000;
   pollfd error{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&error, 1, patience_ms) != 0)
-    std::cerr << who << ": " << one_line(text) << std::endl;
+    std::cerr << who << ": " << plain_text(one_line(text)) << std::endl;
   return code;
 }
 
@@ -39,6 +40,8 @@ int run_command(const Command& command, const std::string& who) {
 } // namespace
 
 int run(CLI::App& program, const std::vector<Command>& commands, int argc, const char* const* argv) try {
+  // Names, reasons and lines of logs are of programs that others run.
+  const PlainOutput plain;
   program.require_subcommand(1);
   try {
     program.parse(argc, argv);

@@ -8,6 +8,8 @@
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/base/units.hpp>
 
+#include <apps/cli/plain_output.hpp>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -119,7 +121,8 @@ Result<std::vector<std::string>> wait_until_empty(Cluster& cluster, const std::s
       if (lease.node() == node)
         left.push_back(lease.name());
     if (terminal)
-      std::cerr << (left.empty() ? "\r\x1b[K" : fmt::format("\r\x1b[K{} left: {}", left.size(), left.front()))
+      std::cerr << (left.empty() ? "\r\x1b[K"
+                                 : fmt::format("\r\x1b[K{} left: {}", left.size(), plain_text(left.front())))
                 << std::flush;
     if (left.empty() || Clock::now() >= until)
       return left;

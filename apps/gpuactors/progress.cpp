@@ -1,5 +1,9 @@
 #include "progress.hpp"
 
+#include <gpuactors/base/utf8.hpp>
+
+#include <apps/cli/plain_output.hpp>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -19,7 +23,8 @@ std::string describe_queue(Cluster& cluster) {
   const auto state = cluster.state();
   if (!state || state->queue().empty())
     return {};
-  return fmt::format(", {} waiting: {}", state->queue_size(), state->queue(0).reason().substr(0, longest_reason));
+  return fmt::format(", {} waiting: {}", state->queue_size(),
+                     plain_text(head_of(state->queue(0).reason(), longest_reason)));
 }
 
 } // namespace

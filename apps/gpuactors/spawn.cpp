@@ -9,6 +9,8 @@
 #include <gpuactors/base/stop_signals.hpp>
 #include <gpuactors/base/units.hpp>
 
+#include <apps/cli/plain_output.hpp>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -75,7 +77,8 @@ void say_what_it_waits_for(Cluster& cluster, const std::vector<Future<ActorRef>>
   if (const auto state = cluster.state())
     for (const auto& waiting : state->queue())
       if (waiting.name() == name)
-        std::cerr << fmt::format("{} waits for a place: {} (Ctrl-C withdraws it)\n", name, waiting.reason());
+        std::cerr << fmt::format("{} waits for a place: {} (Ctrl-C withdraws it)\n", name,
+                                 plain_text(waiting.reason()));
 }
 
 /// Waits until the actor runs. Ctrl-C and SIGTERM withdraw the request: nobody would expect an actor that starts later.

@@ -206,6 +206,19 @@ def own_process(cluster):
 
 
 @case
+def obeyed_by_terminals(cluster):
+    """what a terminal would obey is shown as what it is; colours stay, and end with their line"""
+    text = "\x1b]0;owned\x07 \x1b[2J \x9b1A \x1b[1;31mred"
+    cluster.spawn("painter", "--node", "n0")
+    cluster.say("painter", text)
+    cluster.shows([text], "painter")
+    fits(r"  \\u001b]0;owned\\u0007 \\u001b\[2J \\u009b1A \x1b\[1;31mred\x1b\[0m\n$", cluster.run("logs", "painter"))
+    raw = cluster.run("logs", "painter", "--json")
+    assert not any(mark in raw for mark in "\x1b\x07\x9b"), repr(raw)
+    cluster.run("kill", "painter", "--no-restart")
+
+
+@case
 def counts(cluster):
     """-n gives the last lines"""
     cluster.spawn("many", "--node", "n0")
