@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -250,6 +252,36 @@ TEST_CASE_METHOD(LogFixture, "a folder belongs to one log at a time") {
   CHECK_THAT(second.error().message(), Contains("is the log of another node that runs here"));
   log.reset();
   CHECK(LogStore::open({folder}).has_value());
+}
+
+TEST_CASE_METHOD(LogFixture, "a folder of somebody else, or a file there, is not written to") {
+  const auto why_not = [&] {
+    const auto store = LogStore::open({folder, 600, 3, 5, {}});
+    return store ? std::string{} : store.error().message();
+  };
+  open();
+  write("line");
+  log.reset();
+  const auto file = folder / "output-0000000001.log";
+  const auto aside = temporary / "aside";
+  fs::rename(file, aside);
+  fs::create_symlink(aside, file);
+  CHECK_THAT(why_not(), Contains("output-0000000001.log cannot be written"));
+  CHECK(fs::file_size(aside) > 0);
+  fs::remove(file);
+  REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+  CHECK_THAT(why_not(), Contains("output-0000000001.log is no file of user") && Contains("remove it"));
+  fs::remove(file);
+  if (::geteuid() != 0)
+    return; // only root gives files away
+  fs::rename(aside, file);
+  REQUIRE(::chown(file.c_str(), 1234, 1234) == 0);
+  CHECK_THAT(why_not(), Contains("output-0000000001.log is no file of user 0"));
+  REQUIRE(::chown(file.c_str(), 0, 0) == 0);
+  REQUIRE(::chown(folder.c_str(), 1234, 1234) == 0);
+  CHECK_THAT(why_not(), Contains("belongs to user 1234") && Contains("runs as user 0: chown 0 " + folder.string()));
+  REQUIRE(::chown(folder.c_str(), 0, 1234) == 0);
+  CHECK(why_not().empty());
 }
 
 TEST_CASE_METHOD(LogFixture, "a log that holds nothing, or has no place, is refused") {

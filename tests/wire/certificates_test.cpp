@@ -203,6 +203,31 @@ TEST_CASE_METHOD(CertificateFixture, "a key that others may read is refused with
   CHECK(lacks(why_not(certs().check()), {"ca.pem may be changed by any user (mode 0646): chmod 644"}) == "");
 }
 
+TEST_CASE_METHOD(CertificateFixture, "a folder that others may write to gets no keys", "[certificates]") {
+  const auto why = [&](mode_t mode) {
+    ::chmod((folder / "certs").c_str(), mode);
+    return why_not(certs().init(10));
+  };
+  std::filesystem::create_directory(folder / "certs");
+  CHECK(lacks(why(01777), {"certs may be changed by any user (mode 1777)", "chmod 700"}) == "");
+  if (!is_root())
+    return; // only root gives folders away
+  REQUIRE(::chown((folder / "certs").c_str(), 1234, 1234) == 0);
+  CHECK(lacks(why(0700), {"certs belongs to user 1234, and this process runs as user 0", "chown 0"}) == "");
+  REQUIRE(::chown((folder / "certs").c_str(), 0, 1234) == 0);
+  CHECK(lacks(why(0770), {"certs may be changed by group 1234 (mode 0770)", "chmod g-w"}) == "");
+  // A group that may only read is none of those.
+  ::chmod((folder / "certs").c_str(), 0750);
+  good(certs().init(10));
+}
+
+TEST_CASE_METHOD(CertificateFixture, "a folder that the process's own group may write to gets keys", "[certificates]") {
+  std::filesystem::create_directory(folder / "certs");
+  REQUIRE(::chown((folder / "certs").c_str(), static_cast<uid_t>(-1), ::getegid()) == 0);
+  ::chmod((folder / "certs").c_str(), 0770);
+  good(certs().init(10));
+}
+
 TEST_CASE("a key is private if nobody else may read it, or if root lends it to the group of another user",
           "[certificates]") {
   using gpuactors::detail::is_private;

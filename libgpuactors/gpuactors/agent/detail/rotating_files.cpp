@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -43,11 +44,17 @@ std::vector<std::uint64_t> numbers_in(const fs::path& folder) {
   return result;
 }
 
+/// Whether it is a file of this process's user. The folder may be one in which others make files, and links to files
+/// elsewhere: what workers print is not written there, nor read from there.
+bool is_own_file(const struct stat& status) {
+  return S_ISREG(status.st_mode) && status.st_uid == ::geteuid();
+}
+
 /// The first `most` bytes of a file, or fewer when it is shorter or cannot be read.
 std::string text_of(const fs::path& path, std::uint64_t most) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
   struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0)
+  if (!file || ::fstat(file.get(), &status) != 0 || !is_own_file(status))
     return {};
   std::string text(std::min(most, static_cast<std::uint64_t>(status.st_size)), '\0');
   std::size_t done = 0;
@@ -68,6 +75,16 @@ Result<void> make_folder(const fs::path& folder) {
     fs::create_directories(folder.parent_path(), ignored);
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     return fail_errno(folder, "made");
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0)
+    return fail_errno(folder, "read");
+  // Root's may be a volume that is mounted into a container.
+  if (status.st_uid != ::geteuid() && status.st_uid != 0)
+    return fail(
+        Errc::invalid_argument,
+        fmt::format("the folder {0} belongs to user {1}, who may remove what is written there, and this node runs "
+                    "as user {2}: chown {2} {0} or name another (--logs)",
+                    folder.string(), status.st_uid, ::geteuid()));
   return {};
 }
 
@@ -133,10 +150,13 @@ Result<void> RotatingFiles::use(std::uint64_t number) {
   for (std::size_t i = 0; i + files_ < numbers.size() + 1; ++i)
     ::unlink(path_of(folder_, numbers[i]).c_str());
   const auto path = path_of(folder_, number);
-  Descriptor file{::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600)};
+  Descriptor file{::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600)};
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0)
     return fail_errno(path, "written");
+  if (!is_own_file(status))
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is no file of user {}, as whom this node runs: remove it", path.string(), ::geteuid()));
   file_ = std::move(file);
   end_ = {number, static_cast<std::uint64_t>(status.st_size)};
   return {};

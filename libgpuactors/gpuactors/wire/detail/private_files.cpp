@@ -8,9 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace gpuactors::detail {
 
@@ -49,6 +51,36 @@ Result<void> check_mode(const std::filesystem::path& path, const struct stat& st
   return {};
 }
 
+bool is_own_group(gid_t group) {
+  if (group == ::getegid())
+    return true;
+  std::vector<gid_t> groups(static_cast<std::size_t>(std::max(::getgroups(0, nullptr), 0)));
+  groups.resize(static_cast<std::size_t>(std::max(::getgroups(static_cast<int>(groups.size()), groups.data()), 0)));
+  return std::find(groups.begin(), groups.end(), group) != groups.end();
+}
+
+/// Whoever may write to a folder can put other keys there, or others in their place. A group of the process's own may:
+/// it is the user's alone on many systems, and that of the volume in a container.
+Result<void> check_folder(const std::filesystem::path& folder, const struct stat& status) {
+  const auto mode = status.st_mode & 07777;
+  if (status.st_uid != ::geteuid() && status.st_uid != 0)
+    return fail(Errc::invalid_argument,
+                fmt::format("{0} belongs to user {1}, and this process runs as user {2}: keys need a folder of their "
+                            "own, chown {2} {0} or name another",
+                            folder.string(), status.st_uid, ::geteuid()));
+  if ((mode & 02) != 0)
+    return fail(Errc::invalid_argument,
+                fmt::format("{0} may be changed by any user (mode {1:04o}): keys need a folder of their own, chmod 700 "
+                            "{0} or name another",
+                            folder.string(), mode));
+  if ((mode & 020) != 0 && !is_own_group(status.st_gid))
+    return fail(Errc::invalid_argument,
+                fmt::format("{0} may be changed by group {1} (mode {2:04o}), which this process is not in: keys need a "
+                            "folder of their own, chmod g-w {0} or name another",
+                            folder.string(), status.st_gid, mode));
+  return {};
+}
+
 } // namespace
 
 bool is_private(mode_t mode, uid_t owner, uid_t user) noexcept {
@@ -70,12 +102,7 @@ Result<void> make_private_folder(const std::filesystem::path& folder) {
     return fail_errno(folder, "read");
   if (!S_ISDIR(status.st_mode))
     return fail(Errc::invalid_argument, fmt::format("{} is no folder", folder.string()));
-  if ((status.st_mode & 02) != 0)
-    return fail(Errc::invalid_argument,
-                fmt::format("{0} may be changed by any user (mode {1:04o}): keys need a folder of their own, chmod 700 "
-                            "{0} or name another",
-                            folder.string(), status.st_mode & 07777));
-  return {};
+  return check_folder(folder, status);
 }
 
 Result<void> write_file(const std::filesystem::path& path, std::string_view text, Access access, Existing existing) {

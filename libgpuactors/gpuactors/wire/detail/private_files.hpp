@@ -26,7 +26,8 @@ enum class Existing {
 };
 
 /// Creates `folder` with mode 0700, and its parents, if they do not exist.
-/// @returns `invalid_argument` if the folder cannot be created, or any user may change its contents; `unavailable` as
+/// @returns `invalid_argument` if the folder cannot be created, or if others may change its contents: its owner, who is
+///          neither the process's user nor root, its group, of which the process is none, or any user; `unavailable` as
 ///          `fail_errno` does.
 [[nodiscard]] Result<void> make_private_folder(const std::filesystem::path& folder);
 
