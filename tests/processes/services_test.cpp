@@ -244,8 +244,8 @@ TEST_CASE("tasks with different environments do not share a process", "[processe
 TEST_CASE("variables that are not for requests to set are refused by name", "[processes]") {
   Processes processes;
   auto cluster = processes.up("host:1x64MiB");
-  for (const std::string name :
-       {"LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "GPUACTORS_ISOLATED", "NEURON_RT_VISIBLE_CORES", "1ST", "A=B", ""}) {
+  for (const std::string name : {"LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "GPUACTORS_ISOLATED", "NEURON_RT_VISIBLE_CORES",
+                                 "OTEL_EXPORTER_OTLP_ENDPOINT", "https_proxy", "NCCL_DEBUG_FILE", "1ST", "A=B", ""}) {
     const std::map<std::string, std::string> environment{{name, "1"}};
     const auto actor = cluster.spawn("counter", number(0), {.environment = environment});
     CHECK(code_of(actor) == Errc::invalid_argument);

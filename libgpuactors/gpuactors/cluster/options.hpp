@@ -113,8 +113,9 @@ struct Options {
   Isolation isolation = Isolation::thread;
   /// Environment variables of the process, for example {"NCCL_DEBUG", "INFO"}, in addition to those of its node;
   /// implies `Isolation::process`. Fails with `invalid_argument` for more than `limits::environment_bytes` in all,
-  /// malformed names, and variables that control the library, the loader or the visibility of devices (GPUACTORS_*,
-  /// LD_*, CUDA_VISIBLE_DEVICES, ...). An embedded cluster has one process and refuses all (`unsupported`).
+  /// malformed names, and variables that control the library, the loader or the visibility of devices, or name files or
+  /// peers (GPUACTORS_*, LD_*, CUDA_VISIBLE_DEVICES, NCCL_DEBUG_FILE, OTEL_*, HOME, ...; all of them:
+  /// docs/guide/cluster.md). An embedded cluster has one process and refuses all (`unsupported`).
   std::map<std::string, std::string> environment{};
   /// Tasks: how often a task whose worker died is repeated; -1 means any number of times. The task may then run more
   /// than once. Streamed tasks are not repeated.

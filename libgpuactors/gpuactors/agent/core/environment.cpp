@@ -13,15 +13,45 @@ namespace gpuactors {
 
 namespace {
 
+// Whoever asks for a process runs a type of the node's program in it, as the node's user. No variable may make that
+// process load, write or send what the type does not.
+
 /// Prefixes of reserved names: variables that configure the library, the driver and MPS, that select the devices
-/// visible in containers, or that make a program load files.
-constexpr std::array<std::string_view, 9> reserved = {"GPUACTORS_",     "LD_",     "CUDA_MPS_", "CUDA_DEVICE_ORDER",
-                                                      "CUDA_INJECTION", "NVIDIA_", "OPENSSL_",  "GCONV_PATH",
-                                                      "SSL_CERT_"};
+/// visible in containers, or by which the loader, libraries and interpreters find files and peers. The node's headers
+/// for its collector of traces are secrets: the address goes with them.
+constexpr auto reserved_prefixes = std::to_array<std::string_view>(
+    {"GPUACTORS_", "LD_", "CUDA_MPS_", "CUDA_DEVICE_ORDER", "CUDA_INJECTION", "NVIDIA_", "OPENSSL_", "SSL", "OTEL_",
+     "GCONV_PATH", "MALLOC_", "PYTHON", "XDG_", "BASH_", "GLIBC_TUNABLES", "KINETO_"});
+
+/// Reserved names: where programs look for files, and keep them.
+constexpr auto reserved_names =
+    std::to_array<std::string_view>({"HOME", "PATH", "TMPDIR", "TMP", "TEMP", "IFS", "ENV", "TZDIR", "NLSPATH",
+                                     "LOCPATH", "HOSTALIASES", "LOCALDOMAIN", "RES_OPTIONS"});
+
+/// Requests set these libraries' variables to tune them, but not those that have one of the words in their names: they
+/// name files to load, or to write (NCCL_DEBUG_FILE, NCCL_NET_PLUGIN, CUDA_CACHE_PATH, CUBLAS_LOGDEST_DBG).
+constexpr auto libraries = std::to_array<std::string_view>({"NCCL_", "CUDA_", "CUBLAS", "CUDNN_", "CUFILE_", "CUFFT",
+                                                            "CUSOLVER", "CUSPARSE", "CUTENSOR", "TORCH", "PYTORCH_"});
+constexpr auto words_for_files = std::to_array<std::string_view>({"FILE", "PATH", "PLUGIN", "DUMP", "LOGDEST"});
+
+/// Programs read the addresses of proxies in capital letters and in small ones.
+bool is_proxy(std::string_view name) {
+  constexpr std::string_view end = "_PROXY";
+  return name.size() >= end.size()
+         && std::equal(end.begin(), end.end(), name.end() - end.size(), [](char wanted, char c) {
+              return wanted == static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+            });
+}
 
 bool is_reserved(std::string_view name) {
+  const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
+  const auto has = [&](std::string_view word) { return name.find(word) != std::string_view::npos; };
   const auto& kinds = accelerator_kinds();
-  return std::any_of(reserved.begin(), reserved.end(), [&](auto prefix) { return name.starts_with(prefix); })
+  return std::any_of(reserved_prefixes.begin(), reserved_prefixes.end(), begins)
+         || std::find(reserved_names.begin(), reserved_names.end(), name) != reserved_names.end()
+         || (std::any_of(libraries.begin(), libraries.end(), begins)
+             && (name.ends_with("_DIR") || std::any_of(words_for_files.begin(), words_for_files.end(), has)))
+         || is_proxy(name)
          || std::any_of(kinds.begin(), kinds.end(), [&](const auto& kind) { return name == kind.variable; });
 }
 
