@@ -180,3 +180,32 @@ TEST_CASE_METHOD(ReadersFixture, "a wrong count is refused, and who waits at the
   readers.reset();
   CHECK(waiting.get().error() == Error{Errc::unavailable, "the node is ending"});
 }
+
+TEST_CASE_METHOD(ReadersFixture, "no client takes the places of others, nor all of them those of who administers") {
+  start({.readers = 6, .readers_per_name = 2, .readers_kept = 2});
+  std::uint64_t last = 0;
+  std::vector<std::future<Result<LogAnswer>>> waiting;
+  const auto refusal = [&](const Caller& caller) -> std::string {
+    auto answer = ask({.reader = ++last, .follow = true, .wait = 20s, .caller = caller});
+    if (answer.wait_for(0s) != std::future_status::ready) {
+      waiting.push_back(std::move(answer));
+      return {};
+    }
+    const auto error = answer.get().error();
+    CHECK(error.code() == Errc::queue_full);
+    return error.message();
+  };
+  const Caller ann{"ann", false};
+  const Caller bob{"bob", false};
+  CHECK(refusal(ann).empty());
+  CHECK(refusal(ann).empty());
+  CHECK(refusal(ann) == "\"ann\" is reading the log of this node 2 times already, which is as often as one client may");
+  CHECK(refusal(bob).empty());
+  CHECK(refusal(bob).empty());
+  CHECK(refusal({"eve", false}) == "4 clients are reading the log of this node already, which is as many as may");
+  // Asking again is not another reader.
+  CHECK(ask({.reader = 1, .follow = true, .wait = 0s, .caller = ann}).get().has_value());
+  CHECK(refusal({"node", true}).empty());
+  CHECK(refusal({}).empty());
+  CHECK(refusal({}) == "6 are reading the log of this node already, which is as many as may");
+}

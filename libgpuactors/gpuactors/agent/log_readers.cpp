@@ -112,10 +112,13 @@ public:
 
   void read(const LogQuery& query, Done done) {
     Done earlier;
+    std::string full;
     {
       const std::lock_guard lock{mutex_};
       auto known = readers_.find(query.reader);
-      if (known == readers_.end() && readers_.size() < bounds_.readers) {
+      if (known == readers_.end())
+        full = why_full(query.caller);
+      if (known == readers_.end() && full.empty()) {
         known = readers_.emplace(query.reader, std::make_shared<Reader>(query)).first;
         to_open_.push_back(known->second);
       }
@@ -130,12 +133,33 @@ public:
     if (earlier)
       earlier(LogAnswer{});
     if (done)
-      done(fail(Errc::queue_full,
-                fmt::format("{} are reading the log of this node already, which is as many as may", bounds_.readers)));
+      done(fail(Errc::queue_full, std::move(full)));
   }
 
 private:
   using Entry = std::shared_ptr<Reader>;
+
+  /// Why the caller cannot read, too; empty: it can. One client must not keep the others out, nor all clients those who
+  /// look after the node.
+  [[nodiscard]] std::string why_full(const Caller& caller) const {
+    if (readers_.size() >= bounds_.readers)
+      return fmt::format("{} are reading the log of this node already, which is as many as may", readers_.size());
+    if (caller.administers)
+      return {};
+    std::size_t clients = 0;
+    std::size_t own = 0;
+    for (const auto& [number, reader] : readers_)
+      if (const auto& other = reader->query.caller; !other.administers) {
+        ++clients;
+        own += other.name == caller.name ? 1 : 0;
+      }
+    if (own >= bounds_.readers_per_name)
+      return fmt::format("\"{}\" is reading the log of this node {} times already, which is as often as one client may",
+                         caller.name, own);
+    if (clients + bounds_.readers_kept >= bounds_.readers)
+      return fmt::format("{} clients are reading the log of this node already, which is as many as may", clients);
+    return {};
+  }
 
   void run() {
     std::unique_lock lock{mutex_};

@@ -3,6 +3,7 @@
 
 #include <gpuactors/agent/log_sources.hpp>
 #include <gpuactors/agent/log_store.hpp>
+#include <gpuactors/base/caller.hpp>
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/base/limits.hpp>
@@ -26,6 +27,8 @@ struct LogQuery {
   bool follow = false;
   /// How long the answer may wait for a line; at most `limits::log_wait`.
   Duration wait{};
+  /// Who asks.
+  Caller caller{};
 };
 
 /// Lines in order; none when no line came in time, or, without `follow`, at the end of the log.
@@ -38,6 +41,9 @@ struct LogAnswer {
 /// Bounds of readers; only tests change the defaults.
 struct LogReaderBounds {
   std::size_t readers = limits::log_readers;
+  /// Of these, how many may have one name whose certificate is a client's, and how many places such names do not get.
+  std::size_t readers_per_name = limits::log_readers_per_name;
+  std::size_t readers_kept = limits::log_readers_kept;
   /// New lines that are buffered for one reader.
   std::size_t lines = limits::log_follow_lines;
   /// Bytes of text in one answer; only its first line may exceed them.
@@ -66,8 +72,8 @@ public:
   /// are any, or no lines when the time is over. If a reader's previous query still waits, a new one answers it without
   /// lines.
   ///
-  /// Errors: `queue_full` when there are too many readers, `invalid_argument` for a count above
-  /// `limits::log_tail_lines`.
+  /// Errors: `queue_full` when there are too many readers, or too many of the caller's name, `invalid_argument` for a
+  /// count above `limits::log_tail_lines`.
   void read(const LogQuery& query, Done done);
 
 private:

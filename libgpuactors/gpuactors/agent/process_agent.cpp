@@ -304,6 +304,7 @@ caf::result<v1::LogLines> ProcessAgent::read_log(const v1::ReadLog& message) {
   if (!options_.read_log)
     return to_caf(Error{Errc::unsupported, "this node keeps no log"});
   LogQuery query;
+  query.caller = caller();
   query.reader = message.reader();
   query.actor = ActorId{message.actor()};
   query.count = message.count();

@@ -134,9 +134,12 @@ inline constexpr std::size_t log_tail_lines = 10'000;
 /// Lines queued for one follower of a node's log; further lines are dropped.
 inline constexpr std::size_t log_follow_lines = 1'024;
 
-/// Remote log readers: how many one node serves, how long a silent one is remembered, how long a request may wait for a
-/// line, and the bytes of lines in one answer.
+/// Remote log readers: how many one node serves, how many of these may have the same client's certificate, and how many
+/// places no client's certificate gets; how long a silent one is remembered, how long a request may wait for a line, and
+/// the bytes of lines in one answer.
 inline constexpr std::size_t log_readers = 64;
+inline constexpr std::size_t log_readers_per_name = 16;
+inline constexpr std::size_t log_readers_kept = 16;
 inline constexpr std::chrono::seconds log_reader_idle{30};
 inline constexpr std::chrono::seconds log_wait{20};
 inline constexpr std::size_t log_answer_bytes = 1U << 20;
@@ -405,6 +408,7 @@ static_assert(compiler_log_bytes < error_text_bytes && error_text_bytes < payloa
 static_assert(fault_grace < link_timeout && exit_patience < link_timeout);
 static_assert(memory_grace < memory_patience && memory_patience < call_deadline);
 static_assert(log_wait < log_reader_idle && log_line_bytes < log_answer_bytes && log_answer_bytes < link_message_bytes);
+static_assert(log_readers_per_name + log_readers_kept < log_readers, "two names and an administrator read at once");
 static_assert(2 * log_line_bytes < log_file_bytes, "a line fits into a file, whatever stands before it");
 
 } // namespace gpuactors::limits
