@@ -221,6 +221,21 @@ TEST_CASE_METHOD(CertificateFixture, "a folder that others may write to gets no 
   good(certs().init(10));
 }
 
+TEST_CASE_METHOD(CertificateFixture, "certificates are issued neither from nor to a folder that any user may change",
+                 "[certificates]") {
+  good(certs().init(10));
+  const auto issue = [&] { return why_not(certs().issue({"a", {}, {}}, folder / "a")); };
+  ::chmod((folder / "certs").c_str(), 0777);
+  CHECK(lacks(issue(), {"certs may be changed by any user (mode 0777)"}) == "");
+  CHECK_FALSE(std::filesystem::exists(folder / "a"));
+  ::chmod((folder / "certs").c_str(), 0700);
+  std::filesystem::create_directory(folder / "a");
+  ::chmod((folder / "a").c_str(), 0777);
+  CHECK(lacks(issue(), {"a may be changed by any user (mode 0777)"}) == "");
+  ::chmod((folder / "a").c_str(), 0700);
+  good(certs().issue({"a", {}, {}}, folder / "a"));
+}
+
 TEST_CASE_METHOD(CertificateFixture, "a folder that the process's own group may write to gets keys", "[certificates]") {
   std::filesystem::create_directory(folder / "certs");
   REQUIRE(::chown((folder / "certs").c_str(), static_cast<uid_t>(-1), ::getegid()) == 0);

@@ -262,6 +262,7 @@ Result<CertificateFiles> CertificateFolder::issue(const CertificateOwner& owner,
   GPUACTORS_TRY(check_owner(owner));
   const auto now = now_();
   GPUACTORS_TRY(load_authority(path_, now)); // fails before anything is created
+  GPUACTORS_TRY(make_private_folder(path_)); // it is there
   GPUACTORS_LET(lock, open_folder(out));
   std::error_code error;
   if (is_there(out / authority_key_file) && !std::filesystem::equivalent(path_, out, error))
