@@ -4,6 +4,7 @@
 #include <ledger/fixture.hpp>
 
 #include <limits>
+#include <string>
 
 using namespace ledger_test;
 
@@ -48,6 +49,21 @@ TEST_CASE("host memory is bytes, up to more than any machine has") {
   CHECK(refusal(request) == "host_memory_bytes is 1 PiB: at most 1 PiB is allowed");
   amount = Share{-1};
   CHECK(refusal(request) == "resource host_memory is -0.0001: it cannot be negative");
+}
+
+TEST_CASE("a request names a bounded number of resources and labels") {
+  ResourceRequest request;
+  for (std::size_t i = 0; i < limits::resources_per_request; ++i)
+    request.resources["r" + std::to_string(i)] = Share::whole(1);
+  for (std::size_t i = 0; i < limits::labels_per_request; ++i)
+    request.labels["l" + std::to_string(i)] = LabelCondition{LabelCondition::Op::exists, {}};
+  CHECK(refusal(request).empty());
+  auto more = request;
+  more.resources["more"] = Share::whole(1);
+  CHECK(refusal(more) == "257 resources are named: at most 256 are allowed");
+  more = request;
+  more.labels["more"] = LabelCondition{LabelCondition::Op::exists, {}};
+  CHECK(refusal(more) == "257 labels are named: at most 256 are allowed");
 }
 
 TEST_CASE("negative and absurd amounts and names are refused") {

@@ -22,6 +22,9 @@ inline constexpr std::size_t saved_bytes = 256U << 10;
 /// Longest name of an actor, node, type, method, label or resource, in characters.
 inline constexpr std::size_t name_length = 128;
 
+/// Longest release of a program that the broker keeps and shows, in bytes; the rest of a longer one is dropped.
+inline constexpr std::size_t release_bytes = 64;
+
 /// Metrics that one actor may publish, the longest name of one in characters, the longest text about one in bytes, the
 /// bounds of a histogram, and the bytes of metrics of all actors in one answer about the state of a cluster, and again
 /// of those that have ended: those of further actors are left out.
@@ -51,8 +54,10 @@ inline constexpr std::size_t call_stats_in_state_bytes = 16U << 20;
 /// Longest full name of a message type, in bytes.
 inline constexpr std::size_t message_name_bytes = 1'024;
 
-/// Values that a request may list for one label.
+/// Labels that a request may put conditions on, and values that it may list for one; resources that it may ask for.
+inline constexpr std::size_t labels_per_request = 256;
 inline constexpr std::size_t values_per_label = 1024;
+inline constexpr std::size_t resources_per_request = 256;
 
 /// Types of tasks and actors of one node together.
 inline constexpr std::size_t types_per_node = 16'384;
@@ -135,8 +140,8 @@ inline constexpr std::size_t log_tail_lines = 10'000;
 inline constexpr std::size_t log_follow_lines = 1'024;
 
 /// Remote log readers: how many one node serves, how many of these may have the same client's certificate, and how many
-/// places no client's certificate gets; how long a silent one is remembered, how long a request may wait for a line, and
-/// the bytes of lines in one answer.
+/// places no client's certificate gets; how long a silent one is remembered, how long a request may wait for a line,
+/// and the bytes of lines in one answer.
 inline constexpr std::size_t log_readers = 64;
 inline constexpr std::size_t log_readers_per_name = 16;
 inline constexpr std::size_t log_readers_kept = 16;
@@ -196,6 +201,18 @@ inline constexpr std::size_t quotas = 1'000;
 
 /// Actors that have ended themselves, of which a node tells each broker that it registers with: so many, the latest.
 inline constexpr std::size_t own_ends = 1'000;
+
+/// What the broker keeps for all programs together that have client's certificates of one name: so many of them, those
+/// included that are away and may come back; actors and placement groups that they have started, and requests that wait
+/// for their answers, each with the bytes of what was asked for. Programs that administer are not bounded.
+inline constexpr std::size_t clients_per_name = 1'024;
+inline constexpr std::size_t started_per_name = 16'384;
+inline constexpr std::size_t started_bytes_per_name = std::size_t{2} << 30;
+inline constexpr std::size_t waiting_per_name = 65'536;
+inline constexpr std::size_t waiting_bytes_per_name = std::size_t{1} << 30;
+
+/// Leases for tasks that one program may say it holds.
+inline constexpr std::size_t claimed_leases = 65'536;
 
 /// Withdrawn requests that the broker remembers of one client, the latest, for nodes that bring what was asked for.
 inline constexpr std::size_t withdrawn_requests = 1'000;
@@ -408,7 +425,7 @@ static_assert(compiler_log_bytes < error_text_bytes && error_text_bytes < payloa
 static_assert(fault_grace < link_timeout && exit_patience < link_timeout);
 static_assert(memory_grace < memory_patience && memory_patience < call_deadline);
 static_assert(log_wait < log_reader_idle && log_line_bytes < log_answer_bytes && log_answer_bytes < link_message_bytes);
-static_assert(log_readers_per_name + log_readers_kept < log_readers, "two names and an administrator read at once");
+static_assert(log_readers_per_name + log_readers_kept < log_readers, "one client leaves places to others");
 static_assert(2 * log_line_bytes < log_file_bytes, "a line fits into a file, whatever stands before it");
 
 } // namespace gpuactors::limits

@@ -1,4 +1,7 @@
 // The broker's messages, between CAF and the core.
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/broker/core/requests.hpp>
+#include <gpuactors/broker/core/rooms.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/wire/actor_contact.hpp>
 #include <gpuactors/wire/errors.hpp>
@@ -16,9 +19,10 @@ namespace {
 using Handle = caf::strong_actor_ptr;
 
 /// An answer that fulfills `promise`: a message, for grants and actors also the handles of holder and control actor.
+/// Who waits for it has `place`.
 template <class T, class Promise>
-BrokerAnswer<T> answer_by(Promise promise) {
-  return BrokerAnswer<T>{[promise = std::move(promise)](Result<T> result) mutable {
+BrokerAnswer<T> answer_by(Promise promise, Rooms::Place place) {
+  return BrokerAnswer<T>{[promise = std::move(promise), place = std::move(place)](Result<T> result) mutable {
     if (!result)
       promise.deliver(to_caf(result.error()));
     else if constexpr (std::is_void_v<T>)
@@ -132,29 +136,43 @@ void ResourceBroker::on_exit() {
 BrokerHandle::behavior_type ResourceBroker::make_behavior() {
   core_->start();
   auto& core = *core_;
+  // Who waits for the answers to requests.
+  const auto waiting = std::make_shared<Rooms>("requests that wait for answers", limits::waiting_per_name,
+                                               limits::waiting_bytes_per_name);
   // Runs a request of the core for the sender of the current message, with an answer that fulfills a new response
   // promise. The caller comes first: CAF moves the sender into the promise.
-  const auto answer = [this]<class T, class... Outs>(By<T, Outs...>, auto&& run) {
+  const auto answer = [this, waiting]<class T, class... Outs>(By<T, Outs...>, const auto& message, auto&& run,
+                                                              const Payload& config = {}) {
     const auto from = caller();
     auto promise = make_response_promise<Outs...>();
-    run(from, answer_by<T>(promise));
+    const auto size = size_of(message, config, from);
+    auto place = size ? waiting->enter(from, *size) : Result<Rooms::Place>{fail(size.error())};
+    if (place)
+      run(from, answer_by<T>(promise, std::move(*place)));
+    else
+      promise.deliver(to_caf(place.error()));
     return promise;
   };
   // The same for a client's request, unless the sender speaks for another client.
-  const auto answer_client = [&core, answer](auto by, const auto& message, auto&& run) {
-    return answer(by, [&](const Caller& from, auto to) {
-      if (core.speaks_for(message.client(), from))
-        return run(from, std::move(to));
-      to.deliver(fail(not_theirs(message.client())));
-    });
+  const auto answer_client = [&core, answer](auto by, const auto& message, auto&& run, const Payload& config = {}) {
+    return answer(
+        by, message,
+        [&](const Caller& from, auto to) {
+          if (core.speaks_for(message.client(), from))
+            return run(from, std::move(to));
+          to.deliver(fail(not_theirs(message.client())));
+        },
+        config);
   };
   return {
       [&core, answer](const v1::RegisterNode& message, const Handle& agent) {
-        return answer(by_done,
+        return answer(by_done, message,
                       [&](const Caller&, auto to) { core.add_node(message, contact_of(agent), std::move(to)); });
       },
       [this, &core](const v1::Hello& message, const Handle& port) {
         const auto from = caller();
+        if (const auto size = size_of(message, {}, from); !size)
+          return answer_of(fail(size.error()));
         if (!core.speaks_for(message.client(), from))
           return answer_of(fail(not_theirs(message.client())));
         // What is posted to it has the broker's rights.
@@ -172,15 +190,15 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       },
       [this, &core](const v1::ReleaseLease& message) { core.release(message, caller()); },
       [&core, answer_client](const v1::SpawnActor& message, const Payload& config) {
-        return answer_client(by_actor, message, [&](const Caller& from, auto to) {
-          core.spawn_actor(message, from, config, std::move(to));
-        });
+        return answer_client(
+            by_actor, message,
+            [&](const Caller& from, auto to) { core.spawn_actor(message, from, config, std::move(to)); }, config);
       },
       [&core, answer](const v1::FindActor& message) {
-        return answer(by_actor, [&](const Caller&, auto to) { core.find(message, std::move(to)); });
+        return answer(by_actor, message, [&](const Caller&, auto to) { core.find(message, std::move(to)); });
       },
       [&core, answer](const v1::KillActor& message) {
-        return answer(by_done, [&](const Caller& from, auto to) { core.kill(message, from, std::move(to)); });
+        return answer(by_done, message, [&](const Caller& from, auto to) { core.kill(message, from, std::move(to)); });
       },
       [this, &core](const v1::GetState& message) {
         auto state = core.state(message);
@@ -200,13 +218,14 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
                              [&](const Caller& from, auto to) { core.submit_group(message, from, std::move(to)); });
       },
       [&core, answer](const v1::ReleaseGroup& message) {
-        return answer(by_done, [&](const Caller& from, auto to) { core.release_group(message, from, std::move(to)); });
+        return answer(by_done, message,
+                      [&](const Caller& from, auto to) { core.release_group(message, from, std::move(to)); });
       },
       [&core](const v1::DrainNode& message) { return answer_of(core.drain(message)); },
       [&core](const v1::PeerDown& message) { core.peer_down(message.peer()); },
       [&core](const v1::Tick& message) { core.wake(static_cast<Wake>(message.id())); },
       [&core, answer](const v1::GetTypes& message) {
-        return answer(by_types, [&](const Caller&, auto to) { core.types(message, std::move(to)); });
+        return answer(by_types, message, [&](const Caller&, auto to) { core.types(message, std::move(to)); });
       },
       [&core](const v1::ActorSaved& message) { core.saved(message); },
       [&core](const v1::HolderUsage& message) { core.used(message); },

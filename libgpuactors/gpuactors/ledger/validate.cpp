@@ -47,6 +47,12 @@ Result<void> check_bytes(std::string_view what, std::uint64_t bytes) {
   return {};
 }
 
+Result<void> check_count(std::string_view what, std::size_t count, std::size_t most) {
+  if (count > most)
+    return fail(Errc::invalid_argument, fmt::format("{} {} are named: at most {} are allowed", count, what, most));
+  return {};
+}
+
 Result<void> check_label_name(const std::string& key) {
   if (key.empty())
     return fail(Errc::invalid_argument, "a label has an empty name: give it one");
@@ -164,10 +170,13 @@ Result<void> validate(const ResourceRequest& request) {
   GPUACTORS_TRY(check_bytes("memory_bytes", request.memory_bytes));
   GPUACTORS_TRY(check_amount("cpus", request.cpus));
   GPUACTORS_TRY(check_name("accelerator_type", request.accelerator_type));
+  // Each is looked at for each node, as often as there is a place for something.
+  GPUACTORS_TRY(check_count("resources", request.resources.size(), limits::resources_per_request));
   GPUACTORS_TRY(check_resources(request.resources));
   GPUACTORS_TRY(check_name("node", request.node));
   if (request.node_is_soft && request.node.empty())
     return fail(Errc::invalid_argument, "a node is only a wish, but none is named: name it in node");
+  GPUACTORS_TRY(check_count("labels", request.labels.size(), limits::labels_per_request));
   for (const auto& [key, condition] : request.labels)
     GPUACTORS_TRY(check_condition(key, condition));
   GPUACTORS_TRY(check_timeout(request.queue_timeout));

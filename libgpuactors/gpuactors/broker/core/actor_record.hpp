@@ -3,6 +3,7 @@
 
 #include <gpuactors/base/caller.hpp>
 #include <gpuactors/broker/core/lives.hpp>
+#include <gpuactors/broker/core/rooms.hpp>
 #include <gpuactors/broker/core/seekers.hpp>
 #include <gpuactors/ledger/ledger.hpp>
 
@@ -78,6 +79,8 @@ struct ActorRecord {
   /// Requests for a new actor of its name, made while it is ending.
   std::vector<Heir> heirs;
   std::vector<BrokerAnswer<void>> killers;
+  /// Its owner's.
+  Rooms::Place place;
 };
 
 } // namespace gpuactors

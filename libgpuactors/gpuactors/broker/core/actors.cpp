@@ -43,6 +43,18 @@ Result<void> BrokerCore::check_names(const v1::SpawnActor& message) {
   return {};
 }
 
+Result<void> BrokerCore::check_names(const v1::FindActor& message) {
+  GPUACTORS_TRY(check_shown_name("the actor", message.name()));
+  GPUACTORS_TRY(check_shown_name("the actor's name space", message.name_space()));
+  GPUACTORS_TRY(check_shown_name("the actor that is referred to", message.handle().name()));
+  return check_shown_name("the type of the actor that is referred to", message.handle().type());
+}
+
+Result<void> BrokerCore::check_names(const v1::KillActor& message) {
+  GPUACTORS_TRY(check_shown_name("the actor", message.name()));
+  return check_shown_name("the actor's name space", message.name_space());
+}
+
 void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller, const Payload& config,
                              FindAnswer answer) {
   if (clients_.count(message.client()) == 0)
@@ -75,6 +87,10 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
   record.spec = message.spec();
   if (auto checked = check_spawner(record.spec, record.spec.detached(), caller); !checked)
     return answer.deliver(fail(checked.error()));
+  auto place = rooms_.enter(caller, message.ByteSizeLong() + config.wire_size());
+  if (!place)
+    return answer.deliver(fail(place.error()));
+  record.place = std::move(*place);
   record.id = ActorId{++last_actor_};
   record.spec.set_owner(caller.name);
   record.config = config;
@@ -127,6 +143,8 @@ void BrokerCore::answer_with(ActorRecord& record, FindAnswer answer, ClientId cl
 }
 
 void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
+  if (auto checked = check_names(message); !checked)
+    return answer.deliver(fail(checked.error()));
   if (auto* record = find_record({message.name_space(), message.name()}, message.id())) {
     if (message.has_handle() && is_of_elsewhere(message.handle(), record->spec.origin()))
       return answer.deliver(fail(of_elsewhere(message.handle())));
@@ -159,10 +177,12 @@ Error BrokerCore::no_actor(const std::string& name_space, const std::string& nam
   if (last != ended_.rend())
     return Error{Errc::not_found,
                  fmt::format("there is no actor named \"{}\" any more: it has ended: {}", name, last->reason())};
+  // Comparing takes time that others wait for.
+  constexpr std::size_t most_compared = 256;
   std::vector<std::string> known;
-  for (const auto& [key, id] : names_)
-    if (key.first == name_space)
-      known.push_back(key.second);
+  for (auto it = names_.lower_bound({name_space, {}});
+       it != names_.end() && it->first.first == name_space && known.size() < most_compared; ++it)
+    known.push_back(it->first.second);
   return Error{Errc::not_found, fmt::format("there is no actor named \"{}\"{}", name, did_you_mean(name, known))};
 }
 
@@ -229,6 +249,8 @@ TimePoint BrokerCore::until_after(std::uint64_t limit_ms) const {
 }
 
 void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAnswer answer) {
+  if (auto checked = check_names(message); !checked)
+    return answer.deliver(std::move(checked));
   auto* record = find_record({message.name_space(), message.name()}, message.id());
   if (record == nullptr) {
     if (may_come_back(message.name(), message.id()))

@@ -22,6 +22,7 @@ BrokerOptions with_feed(BrokerOptions options) {
 BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
   : world_(world), options_(with_feed(std::move(options))), feed_(std::static_pointer_cast<StateFeed>(options_.store)),
     ledger_(ledger_options(options_.last_id)), log_(world),
+    rooms_("actors and placement groups", limits::started_per_name, limits::started_bytes_per_name),
     followers_(options_.term, options_.link_timeout, options_.other, world.now()), last_request_(options_.last_id),
     last_actor_(options_.last_id), last_group_(options_.last_id) {
   if (options_.recording != nullptr)

@@ -11,6 +11,7 @@
 #include <gpuactors/broker/core/node_record.hpp>
 #include <gpuactors/broker/core/offspring.hpp>
 #include <gpuactors/broker/core/recorded_ledger.hpp>
+#include <gpuactors/broker/core/rooms.hpp>
 #include <gpuactors/broker/core/state_feed.hpp>
 #include <gpuactors/broker/core/world.hpp>
 
@@ -211,6 +212,8 @@ private:
     /// Callers who wait for the group's end; always empty unless it is ending.
     std::vector<DoneAnswer> removers;
     bool ending = false;
+    /// Its owner's.
+    Rooms::Place place;
   };
 
   struct TaskLease {
@@ -226,6 +229,8 @@ private:
   // -- nodes and clients: peers.cpp -----------------------------------------------------
 
   void settled();
+  /// Refuses one client more than the caller's name may have, and more leases than one client may have.
+  [[nodiscard]] Result<void> check_room(const v1::Hello& message, const Caller& caller) const;
   std::uint64_t watch(const ContactPtr& contact, Peer peer);
   /// The same node is back on a new connection: reconciles its leases with those in the ledger.
   void reconcile(const v1::RegisterNode& message);
@@ -363,6 +368,8 @@ private:
   Result<TypeId> type_of(std::string_view kind, const std::string& name);
   /// Refuses an actor for its names, before there is a record or an event of it.
   Result<void> check_names(const v1::SpawnActor& message);
+  static Result<void> check_names(const v1::FindActor& message);
+  static Result<void> check_names(const v1::KillActor& message);
   /// The node runs other programs, unless they are known: what waits is placed by their types, and tasks that would run
   /// on in leases there ask anew.
   /// @param types null: unknown.
@@ -510,6 +517,8 @@ private:
   std::map<GroupId, GroupRecord> groups_;
   std::map<std::pair<ClientId, std::uint64_t>, GroupId> submitted_groups_;
   Offspring offspring_;
+  // For actors and placement groups of clients.
+  Rooms rooms_;
   std::map<LeaseId, TaskLease> task_leases_;
   std::map<LeaseId, ActorId> actor_leases_;
   // The grace in milliseconds of leases whose agents were told to end them.

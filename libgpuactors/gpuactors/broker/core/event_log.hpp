@@ -23,9 +23,10 @@ public:
   }
 
   /// Appends and numbers an event.
+  /// @param name    the first `2 * limits::name_length` bytes of it are kept.
   /// @param reason  the first `limits::kept_reason_bytes` of it are kept.
   /// @returns the entry, for the caller to fill in the rest.
-  v1::Event& add(EventKind kind, std::string name, std::string_view reason = {}) {
+  v1::Event& add(EventKind kind, std::string_view name, std::string_view reason = {}) {
     if (events_.size() >= limits::event_log)
       events_.pop_front();
     auto& event = events_.emplace_back();
@@ -34,7 +35,8 @@ public:
     event.set_unix_ns(world_.unix_ns());
     event.set_kind(std::string{to_string(kind)});
     ++counts_[event.kind()];
-    event.set_name(printable(std::move(name)));
+    // A name that the cluster gives may have words and a number with it.
+    event.set_name(printable(std::string{head_of(name, 2 * limits::name_length)}));
     event.set_reason(std::string{head_of(reason, limits::kept_reason_bytes)});
     return event;
   }

@@ -39,8 +39,12 @@ void BrokerCore::submit_group(const v1::SubmitGroup& message, const Caller& call
   auto kept = message;
   if (auto checked = check_spawner(kept, kept.detached(), caller); !checked)
     return answer.deliver(fail(checked.error()));
+  auto place = rooms_.enter(caller, message.ByteSizeLong());
+  if (!place)
+    return answer.deliver(fail(place.error()));
   const GroupId id{++last_group_};
   auto& record = groups_[id];
+  record.place = std::move(*place);
   record.request = std::move(kept);
   offspring_.add(spawner_of(record.request.spawner()), id);
   record.request.set_owner(caller.name);

@@ -1,4 +1,5 @@
 // The broker's peers: nodes and clients that come, go, and come back with what they hold.
+#include <gpuactors/base/utf8.hpp>
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/convert.hpp>
 #include <gpuactors/broker/core/printable.hpp>
@@ -95,7 +96,7 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
   if (known != nodes_.end() && message.agent() != 0 && known->second.agent_id == message.agent()) {
     peers_.erase(known->second.peer);
     known->second.agent = agent;
-    known->second.release = message.release();
+    known->second.release = shown_release(message.release());
     known->second.peer = watch(agent, Peer{node.name(), 0});
     // What waits gets its place when it is known what the node holds: granted before, it would count as lost.
     ledger_.pause();
@@ -161,7 +162,7 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
     record.agent = arrival.agent;
     record.types = arrival.message.types();
     record.programs = arrival.message.programs();
-    record.release = arrival.message.release();
+    record.release = shown_release(arrival.message.release());
     record.peer = watch(arrival.agent, Peer{node.name(), 0});
     log_.add(EventKind::node_added, node.name());
     apply(*events);
@@ -417,6 +418,21 @@ bool BrokerCore::speaks_for(std::uint64_t client, const Caller& caller) const {
             });
 }
 
+Result<void> BrokerCore::check_room(const v1::Hello& message, const Caller& caller) const {
+  if (static_cast<std::size_t>(message.leases_size()) > limits::claimed_leases)
+    return fail(Errc::invalid_argument, fmt::format("the client says that it holds {} leases: at most {} are allowed",
+                                                    message.leases_size(), limits::claimed_leases));
+  if (caller.administers || clients_.count(message.client()) > 0)
+    return {};
+  const auto own = static_cast<std::size_t>(std::count_if(
+      clients_.begin(), clients_.end(), [&](const auto& client) { return client.second.owner == caller.name; }));
+  if (own < limits::clients_per_name)
+    return {};
+  return fail(Errc::queue_full, fmt::format("\"{}\" has {} programs in the cluster, those included that are away and "
+                                            "may come back, which is as many as one client may have",
+                                            caller.name, own));
+}
+
 Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, const ContactPtr& port) {
   if (port == nullptr || message.client() == 0)
     return fail(Errc::invalid_argument, "a client says hello with its number and its port");
@@ -425,18 +441,19 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, c
     return fail(Errc::unavailable, "the connection on which this came has ended");
   if (auto checked = check_pulse("this program", message.heartbeat_ms(), message.link_timeout_ms()); !checked)
     return checked;
+  GPUACTORS_TRY(check_room(message, caller));
   auto& record = clients_[message.client()];
   // One that says it again on its connection is watched already.
   const bool is_watched = peers_.count(record.peer) > 0 && record.port != nullptr && record.port->same_as(*port);
   if (!is_watched)
     peers_.erase(record.peer);
+  record.name = printable(std::string{head_of(message.name(), limits::name_length)});
   if (std::exchange(record.away_until, std::nullopt))
-    log_.add(EventKind::client_returned, message.name());
+    log_.add(EventKind::client_returned, record.name);
   record.grace = std::min<Duration>(from_milliseconds(message.reconnect_grace_ms()), limits::reconnect_grace_most);
-  record.name = printable(message.name());
   record.owner = caller.name;
   record.leaves = false;
-  record.release = message.release();
+  record.release = shown_release(message.release());
   record.port = port;
   if (!is_watched)
     record.peer = watch(port, Peer{{}, message.client()});

@@ -1,6 +1,8 @@
 // Names as the broker shows them to others, in one line of a terminal. Internal to the layer.
 #pragma once
 
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/utf8.hpp>
 #include <gpuactors/ledger/request.hpp>
 
 #include <fmt/format.h>
@@ -21,6 +23,11 @@ inline std::string printable(std::string name) {
       name[i] = name[i + 1] = ' ';
   }
   return name;
+}
+
+/// The release that a program says it runs.
+inline std::string shown_release(const std::string& release) {
+  return printable(std::string{head_of(release, limits::release_bytes)});
 }
 
 /// Refuses a name that the ledger would refuse, before anything is known by it. `whose` names what has it.

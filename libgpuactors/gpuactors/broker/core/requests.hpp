@@ -2,10 +2,15 @@
 #pragma once
 
 #include <gpuactors/base/caller.hpp>
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/broker/core/convert.hpp>
 #include <gpuactors/device/accelerators.hpp>
+#include <gpuactors/wire/payload.hpp>
 
 #include <fmt/format.h>
+#include <google/protobuf/message.h>
+
+#include <cstddef>
 
 namespace gpuactors {
 
@@ -14,6 +19,18 @@ inline Result<ResourceRequest> read_request(const v1::ResourceRequest& message) 
   GPUACTORS_LET(request, from_wire(message));
   GPUACTORS_TRY(check_whole_units(request.resources));
   return std::move(request);
+}
+
+/// Returns the bytes of a request with the user's message in it, and refuses clients larger ones than their library
+/// sends.
+inline Result<std::size_t> size_of(const google::protobuf::Message& message, const Payload& config,
+                                   const Caller& caller) {
+  const auto size = message.ByteSizeLong();
+  if (!caller.administers && size > limits::request_bytes)
+    return fail(Errc::invalid_argument,
+                fmt::format("the request has {} bytes: at most {} are allowed", size, limits::request_bytes));
+  GPUACTORS_TRY(config.check_size());
+  return size + config.wire_size();
 }
 
 /// Refuses clients what belongs to another name. `what` names it, `owner` is its owner's name.

@@ -41,6 +41,8 @@ void BrokerCore::load() {
     stored_groups_[id] = stored;
     groups_[id].name = stored.request().name();
     groups_[id].request = stored.request();
+    if (const auto& owner = stored.request().owner(); !owner.empty())
+      groups_[id].place = rooms_.hold(owner, stored.ByteSizeLong());
     submitted_groups_[{stored.request().client(), stored.request().client_request()}] = id;
     offspring_.add(spawner_of(stored.request().spawner()), id);
   });
@@ -78,6 +80,8 @@ void BrokerCore::load_actor(const v1::HeldLease& stored) {
   record.saved = order.saved();
   record.stored_lease = LeaseId{stored.lease().id()};
   record.state = ActorState::returning;
+  if (!record.spec.owner().empty())
+    record.place = rooms_.hold(record.spec.owner(), stored.ByteSizeLong());
   spawns_[{record.client, record.client_request}] = record.id;
   if (!record.spec.name().empty())
     names_[{record.spec.name_space(), record.spec.name()}] = record.id;
