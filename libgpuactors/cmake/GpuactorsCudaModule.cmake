@@ -24,11 +24,12 @@ endif()
 set(device ${CMAKE_CURRENT_SOURCE_DIR}/gpuactors/device)
 set(base ${CMAKE_CURRENT_SOURCE_DIR}/gpuactors/base)
 add_library(gpuactors_cuda MODULE
-  ${device}/cuda/backend.cpp ${device}/cuda/backend_graphs.cpp ${device}/cuda/check.cpp ${device}/cuda/closer.cpp
-  ${device}/cuda/code_cache.cpp ${device}/cuda/compiler.cpp ${device}/cuda/cublas.cpp ${device}/cuda/device.cpp
-  ${device}/cuda/driver.cpp ${device}/cuda/events.cpp ${device}/cuda/graph.cpp ${device}/cuda/images.cpp
-  ${device}/cuda/module.cpp ${device}/cuda/partition.cpp ${device}/cuda/pinned_pool.cpp ${device}/cuda/poller.cpp
-  ${device}/cuda/pool.cpp ${device}/cuda/primary.cpp ${device}/cuda/products.cpp ${device}/cuda/runtime_kernels.cpp
+  ${device}/cuda/backend.cpp ${device}/cuda/backend_graphs.cpp ${device}/cuda/backend_memory.cpp
+  ${device}/cuda/check.cpp ${device}/cuda/closer.cpp ${device}/cuda/code_cache.cpp ${device}/cuda/compiler.cpp
+  ${device}/cuda/cublas.cpp ${device}/cuda/device.cpp ${device}/cuda/driver.cpp ${device}/cuda/events.cpp
+  ${device}/cuda/graph.cpp ${device}/cuda/images.cpp ${device}/cuda/module.cpp ${device}/cuda/partition.cpp
+  ${device}/cuda/pinned_pool.cpp ${device}/cuda/poller.cpp ${device}/cuda/pool.cpp ${device}/cuda/pool_list.cpp
+  ${device}/cuda/primary.cpp ${device}/cuda/products.cpp ${device}/cuda/runtime_kernels.cpp
   ${device}/cuda/shared_memory.cpp ${device}/cuda/split.cpp
   ${device}/backend.cpp ${device}/detail/compute_groups.cpp ${device}/detail/patience.cpp ${device}/device_offer.cpp
   ${device}/quota.cpp ${device}/types.cpp ${base}/error.cpp ${base}/units.cpp ${base}/utf8.cpp)

@@ -99,6 +99,34 @@ TEST_CASE("a stream that waits for another sees what it did") {
   }
 }
 
+TEST_CASE("a stream that is made later disturbs no work that still reads memory freed before, though it is had again") {
+  FOR_EACH_DEVICE(candidate) {
+    auto opener = open(candidate);
+    auto context = open(candidate);
+    auto& first = context->stream();
+    const std::vector<std::int32_t> ones(5000, 1);
+    auto read = first.tensor(DType::i32, {5000});
+    REQUIRE(read);
+    Gate gate{opener->stream()};
+    REQUIRE(opener->stream().synchronize());
+    {
+      auto gone = first.tensor_from(ones, {5000});
+      REQUIRE(gone);
+      gate.block(first);
+      REQUIRE(first.copy(*read, *gone));
+    }
+    auto second = context->make_stream();
+    REQUIRE(second);
+    // The same memory, where the device gives it again before the work above is done.
+    auto again = first.tensor(DType::i32, {5000});
+    REQUIRE(again);
+    REQUIRE(second->fill(*again, 2));
+    gate.open(opener->stream());
+    CHECK(*first.to_host<std::int32_t>(*read) == ones);
+    CHECK(gate.was_passed(opener->stream()));
+  }
+}
+
 TEST_CASE("streams of two contexts on one device can wait for each other") {
   FOR_EACH_DEVICE(candidate) {
     auto producer = open(candidate);

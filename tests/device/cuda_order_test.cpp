@@ -3,7 +3,7 @@
 
 #include <support/eventually.hpp>
 
-#include <device/fake_cuda/driver.hpp>
+#include <device/closed_gate.hpp>
 #include <device/fake_driver.hpp>
 #include <unistd.h>
 
@@ -21,24 +21,6 @@ namespace {
 
 constexpr int refused = 400;
 constexpr std::int64_t side_length = 24;
-
-/// Opened by the test; work that waits for it is not done before.
-std::promise<void>& closed_gate() {
-  static std::promise<void> one;
-  return one;
-}
-
-void pass_gate(std::uint64_t, std::uint64_t, const void*) {
-  closed_gate().get_future().wait();
-}
-
-/// A kernel that runs until the test ends it.
-RuntimeKernel close_gate() {
-  static const fake::FakeKernel kernel{"pass_gate", &pass_gate, sizeof(std::uint64_t)};
-  closed_gate() = std::promise<void>{};
-  RuntimeKernel::Loaded loaded{const_cast<fake::FakeKernel*>(&kernel), "pass_gate", std::nullopt};
-  return RuntimeKernel{std::make_shared<const RuntimeKernel::Loaded>(std::move(loaded))};
-}
 
 std::unique_ptr<Context> open_half(const std::shared_ptr<Device>& device) {
   return *Context::open(device, {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
@@ -107,7 +89,7 @@ TEST_CASE("products of two streams take turns, whichever has begun") {
   REQUIRE(side);
   for (int i = 0; i < 9; ++i)
     matrix.step(stream, *side);
-  closed_gate().set_value();
+  open_gate();
   CHECK((*side->to_host<float>(matrix.x))[0] == static_cast<float>(1 << 20));
 }
 
@@ -127,7 +109,7 @@ TEST_CASE("products of a graph and those of another stream take turns, whichever
     REQUIRE(stream.launch(*forth));
     REQUIRE(side->gemm(matrix.y, matrix.twice, matrix.x));
   }
-  closed_gate().set_value();
+  open_gate();
   CHECK((*side->to_host<float>(matrix.x))[0] == static_cast<float>(1 << 20));
 }
 
@@ -153,7 +135,7 @@ TEST_CASE("memory that is dropped while a stream is captured is freed behind the
     return again.has_value();
   });
   CHECK(asked.wait_for(std::chrono::milliseconds{50}) == std::future_status::timeout);
-  closed_gate().set_value();
+  open_gate();
   CHECK(asked.get());
   CHECK(stream.synchronize());
   keep(false);
@@ -186,7 +168,7 @@ TEST_CASE("a product waits for no work of another stream but products") {
   REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
   matrix.step(*side, *side);
   CHECK(side->synchronize());
-  closed_gate().set_value();
+  open_gate();
   CHECK((*stream.to_host<float>(matrix.x))[0] == 16.0F);
 }
 

@@ -78,6 +78,8 @@ struct BackendOptions {
   /// The quota for device memory that the backend takes for itself, such as a BLAS workspace; may be null. The user
   /// charges what the backend allocates for it.
   std::shared_ptr<Quota> quota = nullptr;
+  /// Whether its streams only copy. Then no compute is held for it.
+  bool copies_only = false;
 };
 
 /// One lease's part of one device, in raw pointers and handles.

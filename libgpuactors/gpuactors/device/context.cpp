@@ -17,7 +17,7 @@ Result<std::unique_ptr<Context>> Context::open(std::shared_ptr<Device> device, C
     options.memory_bytes = memory_for_share(device_bytes, options.share);
   auto ground = detail::make_ground();
   ground->quota = std::make_shared<Quota>(std::move(options.holder), options.memory_bytes, std::move(options.parent));
-  GPUACTORS_LET(backend, device->open({options.share, options.memory_bytes, ground->quota}));
+  GPUACTORS_LET(backend, device->open({options.share, options.memory_bytes, ground->quota, options.copies_only}));
   ground->device = std::move(device);
   ground->backend = std::move(backend);
   auto state = std::make_shared<detail::ContextState>();

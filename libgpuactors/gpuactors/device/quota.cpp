@@ -44,4 +44,33 @@ void Quota::release(std::uint64_t bytes) noexcept {
     parent_->release(bytes);
 }
 
+Result<void> Quota::reserve_beside(std::uint64_t bytes) {
+  GPUACTORS_TRY(reserve(bytes));
+  change_beside(static_cast<std::int64_t>(bytes));
+  return {};
+}
+
+void Quota::release_beside(std::uint64_t bytes) noexcept {
+  change_beside(-static_cast<std::int64_t>(bytes));
+  release(bytes);
+}
+
+void Quota::on_beside(std::function<void(std::uint64_t)> told) {
+  const std::lock_guard guard{beside_mutex_};
+  told_ = std::move(told);
+  if (told_ != nullptr && beside_ > 0)
+    told_(static_cast<std::uint64_t>(beside_));
+}
+
+void Quota::change_beside(std::int64_t bytes) {
+  {
+    const std::lock_guard guard{beside_mutex_};
+    beside_ += bytes;
+    if (told_ != nullptr)
+      told_(static_cast<std::uint64_t>(beside_));
+  }
+  if (parent_ != nullptr)
+    parent_->change_beside(bytes);
+}
+
 } // namespace gpuactors

@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 namespace gpuactors {
@@ -13,8 +15,8 @@ namespace gpuactors {
 /// Counts the bytes that one lease holds of one device against its limit.
 ///
 /// A quota may have a parent, the quota of the lease that lent to it. The parent counts the same bytes, so a task and
-/// the children inside its lease stay below one limit together. All members: any thread, lock-free. The pattern
-/// (reserve, try, give back) is that of RMM's limiting_resource_adaptor.
+/// the children inside its lease stay below one limit together. All members: any thread; but for what is
+/// reserved beside, lock-free. The pattern (reserve, try, give back) is that of RMM's limiting_resource_adaptor.
 class Quota {
 public:
   /// @param holder the name of the holder for error texts, for example "actor trainer".
@@ -30,6 +32,15 @@ public:
 
   /// Returns reserved bytes to the quota.
   void release(std::uint64_t bytes) noexcept;
+
+  /// Reserves bytes for memory that a library beside this one allocates (`Reservation`), and tells who keeps freed
+  /// memory here or in a parent, so that both fit on the device.
+  Result<void> reserve_beside(std::uint64_t bytes);
+  void release_beside(std::uint64_t bytes) noexcept;
+
+  /// Calls `told` with the bytes that are reserved beside, here and in quotas below, whenever they change; null:
+  /// nobody. Waits for a call that is being made. `told` must not use the quota.
+  void on_beside(std::function<void(std::uint64_t)> told);
 
   [[nodiscard]] std::uint64_t used() const noexcept {
     return used_.load(std::memory_order_relaxed);
@@ -49,11 +60,17 @@ public:
   }
 
 private:
+  void change_beside(std::int64_t bytes);
+
   std::string holder_;
   std::uint64_t limit_;
   std::shared_ptr<Quota> parent_;
   std::atomic<std::uint64_t> used_{0};
   std::atomic<std::uint64_t> peak_{0};
+  /// Guards what follows.
+  std::mutex beside_mutex_;
+  std::int64_t beside_ = 0;
+  std::function<void(std::uint64_t)> told_;
 };
 
 } // namespace gpuactors

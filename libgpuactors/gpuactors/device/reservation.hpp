@@ -12,9 +12,10 @@ namespace gpuactors {
 
 /// Bytes of a quota for memory that a library beside this one allocates: a framework's arena, tensors, a workspace.
 ///
-/// Lifecycle: reserve, then allocate; free, then destroy the reservation. It only counts. The quota refuses what is
-/// beyond its limit, the holder allocates no more than it has reserved, and nobody else enforces that. May outlive the
-/// context, and be moved to and destroyed on any thread; one thread at a time uses it.
+/// Lifecycle: reserve, then allocate; free, then destroy the reservation. It only counts, and on CUDA lets the context
+/// keep so much less of what was freed there. The quota refuses what is beyond its limit, the holder allocates no more
+/// than it has reserved, and nobody else enforces that. May outlive the context, and be moved to and destroyed on any
+/// thread; one thread at a time uses it.
 class Reservation {
 public:
   /// Reserves nothing.
@@ -23,7 +24,7 @@ public:
   /// Reserves `bytes` of `Context::quota()`; any thread.
   /// @returns `out_of_memory`, naming request, use and limit.
   static Result<Reservation> of(std::shared_ptr<Quota> quota, std::uint64_t bytes) {
-    GPUACTORS_TRY(quota->reserve(bytes));
+    GPUACTORS_TRY(quota->reserve_beside(bytes));
     return Reservation{std::move(quota), bytes};
   }
 
@@ -58,7 +59,7 @@ private:
 
   void give_back() noexcept {
     if (quota_ != nullptr)
-      quota_->release(bytes_);
+      quota_->release_beside(bytes_);
     quota_ = nullptr;
     bytes_ = 0;
   }

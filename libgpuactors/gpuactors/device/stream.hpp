@@ -132,7 +132,9 @@ public:
 
   // -- memory ----------------------------------------------------------------------------------
 
-  /// Allocates `bytes` against the quota.
+  /// Allocates `bytes` against the quota, for what this stream gets from now on. Another stream of the context uses the
+  /// memory once it waits for this one (`wait`): it may have been freed and had again while earlier work of this stream
+  /// still reads what was there.
   /// @returns `invalid_argument` for zero, `out_of_memory` (with request, use and limit) beyond the quota.
   Result<Buffer> allocate(std::size_t bytes);
 

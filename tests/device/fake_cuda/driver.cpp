@@ -95,7 +95,6 @@ Looks& looks() {
   return *one;
 }
 
-constexpr std::size_t memory_bytes = std::size_t{2} << 30;
 int context_mark;
 /// How often it is retained.
 std::atomic<int> primary_holders{0};
@@ -331,14 +330,19 @@ CUresult stream_query(CUstream stream) {
   need_no_capture(stream, "cuStreamQuery");
   if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
     return sticky;
-  if (const auto told = looks().of(stream))
+  if (const auto told = looks().of(stream)) {
+    if (told->done)
+      pass_frees(stream);
     return told->done ? code_of(told->result) : CUDA_ERROR_NOT_READY;
+  }
   const auto event = *machine().backend->make_event();
   (void)machine().backend->record(event, handle(stream));
   const bool done = *machine().backend->query(event);
   machine().backend->destroy_event(event);
-  if (done)
+  if (done) {
+    pass_frees(stream);
     return CUDA_SUCCESS;
+  }
   // A host device leaves its work for a moment to who waits for it, unless it is to tell when that is done.
   const auto told = looks().add(stream);
   (void)machine().backend->notify(handle(stream), [told](Result<void> result) {

@@ -49,6 +49,9 @@ namespace gpuactors::fake {
 /// To be told of each stream that gets work, or waits for some.
 void note_more(CUstream stream);
 
+/// What each device has.
+inline constexpr std::size_t memory_bytes = std::size_t{2} << 30;
+
 /// The one device: a host backend whose streams are the streams of the fake driver.
 struct Machine {
   std::shared_ptr<Device> device;

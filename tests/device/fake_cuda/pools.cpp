@@ -12,6 +12,8 @@
 #include <mutex>
 #include <set>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace gpuactors::fake {
 
@@ -23,6 +25,7 @@ constexpr std::uint64_t chunk = std::uint64_t{32} << 20;
 
 struct FakePool {
   std::uint64_t maximum;
+  int device = 0;
   /// With what was freed and is kept.
   std::uint64_t used = 0;
   std::uint64_t most_used = 0;
@@ -33,6 +36,8 @@ struct FakePool {
   std::uint64_t threshold = 0;
   /// Freed, but not there for other streams yet.
   std::map<CUstream, std::uint64_t> kept = {};
+  /// Freed, and there at once for the same stream, though work may be before it there.
+  std::map<std::pair<CUstream, std::size_t>, std::vector<CUdeviceptr>> reusable = {};
 };
 
 std::uint64_t whole_chunks(std::uint64_t bytes) {
@@ -44,9 +49,14 @@ void shrink(FakePool& pool, std::uint64_t keep) {
   pool.reserved = std::max(whole_chunks(pool.used), std::min(pool.reserved, whole_chunks(keep)));
 }
 
+/// With so much more in use.
+std::uint64_t reserved_with(const FakePool& pool, std::uint64_t bytes) {
+  return std::max(pool.reserved, whole_chunks(pool.used + bytes));
+}
+
 void grow(FakePool& pool, std::uint64_t bytes) {
+  pool.reserved = reserved_with(pool, bytes);
   pool.used += bytes;
-  pool.reserved = std::max(pool.reserved, whole_chunks(pool.used));
   pool.most_used = std::max(pool.most_used, pool.used);
   pool.most_reserved = std::max(pool.most_reserved, pool.reserved);
 }
@@ -61,6 +71,7 @@ struct Memory {
   std::set<FakePool*> pools;
   std::unordered_map<CUdeviceptr, FakeAllocation> allocations;
   bool keeps_frees = false;
+  bool reuses = std::getenv("FAKE_CUDA_REUSE") != nullptr;
   int trims = 0;
 };
 
@@ -81,6 +92,29 @@ void free_memory(std::uint64_t, std::uint64_t, const void* pack) {
   std::free(freed->pointer);
 }
 
+void overwrite_memory(std::uint64_t, std::uint64_t, const void* pack) {
+  const auto* freed = static_cast<const Freed*>(pack);
+  std::memset(freed->pointer, 0xdd, freed->bytes);
+}
+
+/// What pools have of that device. The mutex is held.
+std::uint64_t reserved_of(int device) {
+  std::uint64_t bytes = 0;
+  for (const auto* pool : memory().pools)
+    bytes += pool->device == device ? pool->reserved : 0;
+  return bytes;
+}
+
+/// Memory of that size that was freed on the same stream; 0: none. The mutex is held.
+CUdeviceptr take_reusable(FakePool& pool, std::size_t bytes, CUstream stream) {
+  const auto found = pool.reusable.find({stream, bytes});
+  if (found == pool.reusable.end() || found->second.empty())
+    return 0;
+  const auto pointer = found->second.back();
+  found->second.pop_back();
+  return pointer;
+}
+
 } // namespace
 
 CUresult mem_pool_create(CUmemoryPool* pool, const CUmemPoolProps* props) {
@@ -90,7 +124,7 @@ CUresult mem_pool_create(CUmemoryPool* pool, const CUmemPoolProps* props) {
   for (auto byte : props->reserved)
     if (byte != 0)
       misuse("the reserved part of CUmemPoolProps is not zero");
-  auto* made = new FakePool{props->maxSize};
+  auto* made = new FakePool{props->maxSize, props->location.id};
   const std::lock_guard guard{memory().mutex};
   memory().pools.insert(made);
   *pool = reinterpret_cast<CUmemoryPool>(made);
@@ -104,6 +138,9 @@ CUresult mem_pool_destroy(CUmemoryPool pool) {
   if (fake->used != 0)
     misuse("a pool was destroyed that still has allocations");
   memory().pools.erase(fake);
+  for (const auto& [where, pointers] : fake->reusable)
+    for (auto pointer : pointers)
+      std::free(reinterpret_cast<void*>(pointer));
   delete fake;
   --live;
   return CUDA_SUCCESS;
@@ -144,11 +181,16 @@ CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUme
   const auto taken = fake->used - (own != fake->kept.end() ? own->second : 0);
   if (taken > fake->maximum || bytes > fake->maximum - taken)
     return CUDA_ERROR_OUT_OF_MEMORY;
-  void* made = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (made == nullptr)
+  // And the device has only so much for all pools.
+  if (reserved_of(fake->device) - fake->reserved + reserved_with(*fake, bytes) > memory_bytes)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  *pointer = take_reusable(*fake, bytes, stream);
+  if (*pointer == 0)
+    *pointer =
+        reinterpret_cast<CUdeviceptr>(std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment));
+  if (*pointer == 0)
     return CUDA_ERROR_OUT_OF_MEMORY;
   grow(*fake, bytes);
-  *pointer = reinterpret_cast<CUdeviceptr>(made);
   memory().allocations[*pointer] = {fake, bytes};
   ++live;
   return CUDA_SUCCESS;
@@ -172,8 +214,11 @@ CUresult mem_free_async(CUdeviceptr pointer, CUstream stream) {
     else
       pool->used -= bytes;
     memory().allocations.erase(found);
+    if (memory().reuses)
+      pool->reusable[{stream, bytes}].push_back(pointer);
   }
-  (void)machine().backend->launch({"free", &free_memory, nullptr}, {}, &freed, sizeof(freed), handle(stream));
+  (void)machine().backend->launch({"free", memory().reuses ? &overwrite_memory : &free_memory, nullptr}, {}, &freed,
+                                  sizeof(freed), handle(stream));
   --live;
   return CUDA_SUCCESS;
 }
@@ -188,6 +233,11 @@ CUresult pointer_get_attribute(void* value, CUpointer_attribute attribute, CUdev
   *static_cast<CUmemoryPool*>(value) =
       found != memory().allocations.end() ? reinterpret_cast<CUmemoryPool>(found->second.pool) : nullptr;
   return CUDA_SUCCESS;
+}
+
+bool has_room(int device, std::size_t bytes) {
+  const std::lock_guard guard{memory().mutex};
+  return reserved_of(device) + bytes <= memory_bytes;
 }
 
 std::size_t reserved_bytes() {
@@ -235,6 +285,12 @@ void fake_cuda_keep_frees(bool keep) {
   using gpuactors::fake::memory;
   const std::lock_guard guard{memory().mutex};
   memory().keeps_frees = keep;
+}
+
+void fake_cuda_reuse(bool reuse) {
+  using gpuactors::fake::memory;
+  const std::lock_guard guard{memory().mutex};
+  memory().reuses = reuse;
 }
 
 int fake_cuda_trims() {

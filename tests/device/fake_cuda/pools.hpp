@@ -16,6 +16,9 @@ CUresult pointer_get_attribute(void* value, CUpointer_attribute attribute, CUdev
 /// What all pools have of the device: in chunks of 32 MiB, until they are told to give back what they do not need.
 std::size_t reserved_bytes();
 
+/// Whether the device has so much beside what pools have of it.
+bool has_room(int device, std::size_t bytes);
+
 /// Whether it is a pool's.
 bool is_of_pool(CUdeviceptr memory);
 
@@ -30,6 +33,9 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 /// Whether memory that is freed stays taken for other streams until somebody waits for the one that it is freed on. The
 /// real driver may do so while work is before it.
 void fake_cuda_keep_frees(bool keep);
+/// Whether memory that is freed is had again at once on the same stream, as at the real driver; FAKE_CUDA_REUSE says
+/// what it is at first.
+void fake_cuda_reuse(bool reuse);
 /// How often pools were told to give back all that is not in use.
 int fake_cuda_trims();
 }

@@ -1,6 +1,7 @@
 // Blocks, addresses and mappings, and what each of them must not be given.
 #include <device/fake_cuda/driver.hpp>
 #include <device/fake_cuda/green.hpp>
+#include <device/fake_cuda/pools.hpp>
 #include <device/fake_cuda/shared_memory.hpp>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -78,6 +79,8 @@ CUresult mem_create(CUmemGenericAllocationHandle* block, std::size_t size, const
     return planned_result;
   if (size == 0 || size % granularity != 0 || wanted->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     misuse("cuMemCreate with a size that is no multiple of its unit, or for no descriptor");
+  if (!has_room(wanted->location.id, size))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   const int file = ::memfd_create("fake_cuda", MFD_CLOEXEC);
   if (file < 0 || ::ftruncate(file, static_cast<off_t>(size)) != 0)
     return CUDA_ERROR_OUT_OF_MEMORY;

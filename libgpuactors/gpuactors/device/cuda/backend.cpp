@@ -1,13 +1,13 @@
 // Work of one lease on a CUDA device.
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/device/cuda/backend.hpp>
-#include <gpuactors/device/cuda/device.hpp>
+#include <gpuactors/device/cuda/native.hpp>
 #include <gpuactors/device/detail/patience.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 namespace gpuactors::cuda {
 
@@ -21,20 +21,6 @@ constexpr std::size_t most_workspace = std::size_t{32} << 20;
 constexpr std::size_t workspace_part = 8;
 /// With less, some products fail for want of memory.
 constexpr std::size_t least_workspace = std::size_t{16} << 10;
-/// Most bytes that are fetched by way of pinned memory: of more, the second copy takes longer than what it saves.
-constexpr std::size_t most_staged = std::size_t{1} << 20;
-
-CUstream native(StreamHandle stream) {
-  return static_cast<CUstream>(stream.native);
-}
-
-CUevent native(EventHandle event) {
-  return static_cast<CUevent>(event.native);
-}
-
-CUdeviceptr address(const void* pointer) {
-  return reinterpret_cast<CUdeviceptr>(pointer);
-}
 
 } // namespace
 
@@ -42,18 +28,21 @@ CUdeviceptr address(const void* pointer) {
 
 CudaBackend::CudaBackend(Shared shared, BackendOptions options)
   : shared_(std::move(shared)), options_(std::move(options)),
-    partition_(shared_.primary, shared_.split, options_.share, shared_.sms), events_(partition_),
-    pool_(shared_.primary), executables_(std::make_shared<Executables>(shared_.primary)) {
+    partition_(shared_.primary, shared_.split, options_, shared_.sms), events_(partition_), pool_(shared_.primary),
+    executables_(std::make_shared<Executables>(shared_.primary)) {
   // nop
 }
 
 CudaBackend::~CudaBackend() {
   const Current current{*shared_.primary};
+  if (options_.quota != nullptr)
+    options_.quota->on_beside(nullptr);
+  shared_.pools->remove(*this);
   // Streams are gone, so work is done; callbacks may still be on their way.
   shared_.poller->drain(this);
   drain();
   executables_->end();
-  for (auto* event : {product_done_, passed_, before_capture_}) {
+  for (auto* event : {product_done_, passed_, freed_, before_capture_}) {
     if (event != nullptr)
       partition_.destroy_event(event);
   }
@@ -81,6 +70,13 @@ Result<void> CudaBackend::open() {
   GPUACTORS_TRY(pool_.open(options_.memory_bytes));
   GPUACTORS_LET(passed, partition_.make_event());
   passed_ = passed;
+  shared_.pools->add(*this);
+  if (options_.quota != nullptr)
+    options_.quota->on_beside([this](std::uint64_t bytes) {
+      const std::lock_guard guard{keep_mutex_};
+      beside_bytes_ = bytes;
+      keep_beside();
+    });
   return {};
 }
 
@@ -103,8 +99,33 @@ Result<StreamHandle> CudaBackend::make_stream() {
   if (product_stream_ != nullptr && !product_marked_)
     (void)mark_products();
   const std::lock_guard guard{free_mutex_};
+  if (auto followed = follow_frees(stream); !followed) {
+    partition_.destroy_stream(stream);
+    return fail(followed.error());
+  }
   streams_.push_back(stream);
   return StreamHandle{stream};
+}
+
+Result<void> CudaBackend::follow_frees(CUstream made) {
+  const auto follow = [&](CUevent event) -> Result<void> {
+    if (driver().stream_wait_event(made, event, CU_EVENT_WAIT_DEFAULT) == CUDA_SUCCESS)
+      return {};
+    return check(driver().event_synchronize(event), "cuEventSynchronize", Errc::launch_failed);
+  };
+  if (freed_on_ == nullptr)
+    return freed_ != nullptr ? follow(freed_) : Result<void>{};
+  // A mark there would be part of the graph.
+  if (freed_on_ == captured_)
+    return follow(before_capture_);
+  if (freed_ == nullptr) {
+    GPUACTORS_LET(mark, partition_.make_event());
+    freed_ = mark;
+  }
+  auto* const on = std::exchange(freed_on_, nullptr);
+  if (driver().event_record(freed_, on) == CUDA_SUCCESS)
+    return follow(freed_);
+  return check(driver().stream_synchronize(on), "cuStreamSynchronize", Errc::launch_failed);
 }
 
 void CudaBackend::destroy_stream(StreamHandle stream) noexcept {
@@ -115,6 +136,8 @@ void CudaBackend::destroy_stream(StreamHandle stream) noexcept {
     product_stream_ = nullptr;
   const std::lock_guard guard{free_mutex_};
   std::erase(streams_, native(stream));
+  if (freed_on_ == native(stream))
+    freed_on_ = nullptr;
   partition_.destroy_stream(native(stream));
 }
 
@@ -192,199 +215,6 @@ Result<void> CudaBackend::notify(StreamHandle stream, std::function<void(Result<
   GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
   return shared_.poller->watch(this, events_, native(stream), std::move(callback));
-}
-
-// -- memory --------------------------------------------------------------------------------------
-
-std::size_t CudaBackend::footprint(std::size_t bytes) const noexcept {
-  return round_up(bytes, block_bytes);
-}
-
-Result<void*> CudaBackend::allocate(std::size_t bytes, StreamHandle stream) {
-  GPUACTORS_TRY(shared_.primary->alive());
-  const Current current{*shared_.primary};
-  return allocate_from_pool(bytes, native(stream));
-}
-
-Result<void*> CudaBackend::allocate_from_pool(std::size_t bytes, CUstream stream) {
-  auto pointer = pool_.allocate(bytes, stream);
-  if (pointer || pointer.error().code() != Errc::out_of_memory)
-    return pointer;
-  // What was freed may still be behind work of its stream, and what the pool keeps in pieces too small. Then decide.
-  GPUACTORS_TRY(wait_for_frees());
-  pool_.trim();
-  return pool_.allocate(bytes, stream);
-}
-
-Result<void> CudaBackend::wait_for_frees() {
-  std::vector<CUstream> all;
-  {
-    const std::lock_guard guard{free_mutex_};
-    all = streams_;
-    // Of a stream that is captured nothing can be waited for but what it had before.
-    std::erase(all, captured_);
-    if (service_ != nullptr)
-      all.push_back(service_);
-  }
-  if (captured_ != nullptr)
-    GPUACTORS_TRY(check(driver().event_synchronize(before_capture_), "cuEventSynchronize", Errc::launch_failed));
-  // They end on this thread alone. One by one is enough: nothing new is started meanwhile.
-  for (auto* stream : all)
-    GPUACTORS_TRY(check(driver().stream_synchronize(stream), "cuStreamSynchronize", Errc::launch_failed));
-  return {};
-}
-
-void CudaBackend::free(void* pointer, StreamHandle stream, std::span<const EventHandle> readers) noexcept {
-  const Current current{*shared_.primary};
-  const std::lock_guard guard{free_mutex_};
-  if (readers.empty() && streams_.size() == 1 && streams_[0] == native(stream) && captured_ == nullptr) {
-    pool_.free(pointer, native(stream));
-    return;
-  }
-  // Without a stream nothing is left to free it behind: then it goes with the process.
-  if (auto* behind = gather(readers); behind != nullptr)
-    pool_.free(pointer, behind);
-}
-
-Result<CUstream> CudaBackend::service() {
-  if (service_ == nullptr) {
-    GPUACTORS_LET(made, partition_.make_stream());
-    service_ = made;
-  }
-  return service_;
-}
-
-CUstream CudaBackend::gather(std::span<const EventHandle> readers) noexcept {
-  // Not on a stream of the user's: it would wait there for all others.
-  auto made = service();
-  auto* const behind = made ? *made : streams_.empty() ? nullptr : streams_.front();
-  if (behind == nullptr)
-    return nullptr;
-  // Where the driver cannot make it wait, this thread waits: what is freed too early, others overwrite.
-  for (auto* busy : streams_) {
-    if (busy == captured_) {
-      // A mark there would be part of the graph.
-      if (driver().stream_wait_event(behind, before_capture_, CU_EVENT_WAIT_DEFAULT) != CUDA_SUCCESS)
-        (void)driver().event_synchronize(before_capture_);
-    } else if (busy != behind
-               && (driver().event_record(passed_, busy) != CUDA_SUCCESS
-                   || driver().stream_wait_event(behind, passed_, CU_EVENT_WAIT_DEFAULT) != CUDA_SUCCESS)) {
-      (void)driver().stream_synchronize(busy);
-    }
-  }
-  for (auto reader : readers)
-    if (driver().stream_wait_event(behind, native(reader), CU_EVENT_WAIT_DEFAULT) != CUDA_SUCCESS)
-      (void)driver().event_synchronize(native(reader));
-  return behind;
-}
-
-struct CudaBackend::Going {
-  CudaBackend& backend;
-  std::shared_ptr<SharedMemory> memory;
-
-  Going(CudaBackend& home, std::shared_ptr<SharedMemory> held) : backend(home), memory(std::move(held)) {
-    ++backend.letting_go_;
-  }
-  Going(const Going&) = delete;
-  Going& operator=(const Going&) = delete;
-
-  ~Going() {
-    const auto footprint = memory->footprint();
-    memory.reset();
-    backend.detach(footprint);
-    // The last that it does with the backend, whose end waits for it.
-    --backend.letting_go_;
-  }
-};
-
-Result<void> CudaBackend::attach(std::uint64_t footprint) {
-  GPUACTORS_TRY(shared_.primary->alive());
-  const std::lock_guard guard{keep_mutex_};
-  shared_bytes_ += footprint;
-  keep_beside();
-  return {};
-}
-
-void CudaBackend::detach(std::uint64_t footprint) noexcept {
-  const std::lock_guard guard{keep_mutex_};
-  shared_bytes_ -= footprint;
-  keep_beside();
-}
-
-void CudaBackend::keep_beside() noexcept {
-  const Current current{*shared_.primary};
-  pool_.keep(options_.memory_bytes - std::min(options_.memory_bytes, shared_bytes_));
-}
-
-void CudaBackend::let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept {
-  const Current current{*shared_.primary};
-  // Unmapping is in no stream's order: it happens when the service stream is there, on the thread of the closer, which
-  // is the only one to have it by then.
-  auto slot = std::make_shared<std::shared_ptr<Going>>(std::make_shared<Going>(*this, std::move(memory)));
-  auto gone = [closer = shared_.closer, slot](const Result<void>&) { closer->add(std::move(*slot)); };
-  const std::lock_guard guard{free_mutex_};
-  auto* const behind = gather(readers);
-  if (behind != nullptr && shared_.poller->watch(&letting_go_, events_, behind, gone))
-    return;
-  if (behind != nullptr)
-    (void)driver().stream_synchronize(behind);
-  gone({});
-}
-
-void CudaBackend::settle() noexcept {
-  if (letting_go_ > 0)
-    drain();
-}
-
-void CudaBackend::drain() noexcept {
-  shared_.poller->drain(&letting_go_);
-  shared_.closer->drain();
-}
-
-Result<void> CudaBackend::copy(void* target, const void* source, std::size_t bytes, CopyKind, StreamHandle stream) {
-  GPUACTORS_TRY(shared_.primary->alive());
-  const Current current{*shared_.primary};
-  // Addresses are unified: the driver sees the direction.
-  return check(driver().memcpy_async(address(target), address(source), bytes, native(stream)), "cuMemcpyAsync",
-               Errc::copy_failed, fmt::format("{} B", bytes));
-}
-
-Result<void> CudaBackend::fetch(void* host, const void* source, std::size_t bytes, StreamHandle stream) {
-  // In a copy to ordinary memory the driver itself waits for the stream, and the thread sleeps there, however short the
-  // wait is.
-  auto staged = bytes <= most_staged ? host_memory(bytes) : Result<std::shared_ptr<void>>{nullptr};
-  if (!staged || *staged == nullptr)
-    return Backend::fetch(host, source, bytes, stream);
-  GPUACTORS_TRY(copy(staged->get(), source, bytes, CopyKind::device_to_host, stream));
-  GPUACTORS_TRY(synchronize(stream));
-  std::memcpy(host, staged->get(), bytes);
-  return {};
-}
-
-Result<void> CudaBackend::copy_from(Device& other, void* target, const void* source, std::size_t bytes,
-                                    StreamHandle stream) {
-  auto* const there = dynamic_cast<CudaDevice*>(&other);
-  if (there == nullptr)
-    return Backend::copy_from(other, target, source, bytes, stream);
-  GPUACTORS_TRY(shared_.primary->alive());
-  GPUACTORS_LET(from, there->primary());
-  GPUACTORS_TRY(from->alive());
-  from->show_to(*shared_.primary, source);
-  const Current current{*shared_.primary};
-  const auto copied = driver().memcpy_peer_async(address(target), shared_.primary->context(), address(source),
-                                                 from->context(), bytes, native(stream));
-  // An error of the other device must not cost this one.
-  if (copied != CUDA_SUCCESS)
-    GPUACTORS_TRY(from->probe());
-  return check(copied, "cuMemcpyPeerAsync", Errc::copy_failed,
-               fmt::format("{} B of device {}", bytes, from->ordinal()));
-}
-
-Result<void> CudaBackend::fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) {
-  GPUACTORS_TRY(shared_.primary->alive());
-  const Current current{*shared_.primary};
-  return check(driver().memset_d8_async(address(target), value, bytes, native(stream)), "cuMemsetD8Async",
-               Errc::copy_failed, fmt::format("{} B", bytes));
 }
 
 // -- compute -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include <gpuactors/device/cuda/pinned_pool.hpp>
 #include <gpuactors/device/cuda/poller.hpp>
 #include <gpuactors/device/cuda/pool.hpp>
+#include <gpuactors/device/cuda/pool_list.hpp>
 #include <gpuactors/device/cuda/products.hpp>
 #include <gpuactors/device/cuda/runtime_kernels.hpp>
 #include <gpuactors/device/detail/serving_device.hpp>
@@ -27,6 +28,7 @@ struct Shared {
   std::shared_ptr<PinnedPool> pinned;
   std::shared_ptr<Products> products;
   std::shared_ptr<Closer> closer;
+  std::shared_ptr<PoolList> pools;
   Images& images;
   RuntimeKernels& runtime_kernels;
   int sms = 0;
@@ -34,7 +36,7 @@ struct Shared {
 
 /// Streams, pool and kernels of one lease. Memory, events and kernels are the primary context's, which
 /// is current while we call; the streams say which SMs the work runs on (partition.hpp).
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, private Keeper {
 public:
   CudaBackend(Shared shared, BackendOptions options);
   ~CudaBackend() override;
@@ -105,8 +107,11 @@ private:
   /// Lets the service stream wait for all work so far, and for `readers`. The mutex for `free` is held.
   /// @returns the service stream; one of the user's, which then waits for the others, where there cannot be one.
   CUstream gather(std::span<const EventHandle> readers) noexcept;
-  /// Memory of the pool, if need be after a wait for what is freed behind work.
+  /// Memory of the pool, if need be after a wait for what is freed behind work, and of what other pools only keep.
   Result<void*> allocate_from_pool(std::size_t bytes, CUstream stream);
+  /// Lets a new stream wait for the work of the only one from before, if memory was freed behind that without more ado:
+  /// an allocation there has it at once, and this stream may use it. The mutex for `free` is held.
+  Result<void> follow_frees(CUstream made);
   /// Looks whether the stream's work is done until it is, or takes long.
   void look_for_end(CUstream stream);
   /// Waits until what was freed is free.
@@ -115,7 +120,9 @@ private:
   struct Going;
   /// Waits for all that is on its way out.
   void drain() noexcept;
-  /// Shared memory is beside what the pool has: together they stay within the limit.
+  bool give_back() noexcept override;
+  /// Shared memory and that of other libraries are beside what the pool has: together they stay within the limit. The
+  /// mutex for that is held.
   void keep_beside() noexcept;
   /// Makes what products need, at the first one, which runs on `stream`.
   Result<void> prepare_products(CUstream stream);
@@ -146,8 +153,16 @@ private:
   CUstream service_ = nullptr;
   std::vector<CUstream> streams_;
   CUevent passed_ = nullptr;
+  /// Whether memory was freed since all streams were last seen to be done.
+  bool has_freed_ = false;
+  /// The only stream, if memory was freed on it while it was that and no mark is behind it yet.
+  CUstream freed_on_ = nullptr;
+  /// That mark, of the last such stream; null: there was none.
+  CUevent freed_ = nullptr;
   /// Of shared memory that is attached or being let go of: so much less the pool keeps. Guarded by `keep_mutex_`.
   std::uint64_t shared_bytes_ = 0;
+  /// The same of what other libraries allocate (`Quota::on_beside`).
+  std::uint64_t beside_bytes_ = 0;
   std::mutex keep_mutex_;
   /// Blocks that were given to `let_go` and are not dropped yet.
   std::atomic<int> letting_go_{0};

@@ -65,8 +65,9 @@ Result<Shared> CudaDevice::enter() {
     GPUACTORS_LET(split, runtime_.splits.of(primary_));
     split_ = std::move(split);
   }
-  return Shared{primary_,   poller_, split_, pinned_, products_, closer_, runtime_.images, runtime_.runtime_kernels,
-                info_.units};
+  return Shared{
+      primary_,   poller_, split_, pinned_, products_, closer_, pools_, runtime_.images, runtime_.runtime_kernels,
+      info_.units};
 }
 
 Result<std::shared_ptr<Primary>> CudaDevice::primary() {
@@ -83,7 +84,11 @@ Result<std::size_t> CudaDevice::shared_footprint(std::size_t bytes) {
 Result<std::shared_ptr<SharedMemory>> CudaDevice::make_shared_memory(std::size_t bytes) {
   GPUACTORS_LET(context, primary());
   const Current current{*context};
-  return cuda::make_shared_memory(context, bytes);
+  auto made = cuda::make_shared_memory(context, bytes);
+  if (made || made.error().code() != Errc::out_of_memory)
+    return made;
+  // As for an allocation that the quota allows.
+  return pools_->try_again([&] { return cuda::make_shared_memory(context, bytes); });
 }
 
 Result<std::shared_ptr<SharedMemory>> CudaDevice::open_shared_memory(int descriptor, std::size_t bytes) {

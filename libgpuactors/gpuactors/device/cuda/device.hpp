@@ -60,6 +60,7 @@ private:
   std::shared_ptr<PinnedPool> pinned_;
   std::shared_ptr<Products> products_;
   const std::shared_ptr<Closer> closer_ = std::make_shared<Closer>();
+  const std::shared_ptr<PoolList> pools_ = std::make_shared<PoolList>();
   /// Whether `primary_` is there, for who must not wait for it.
   std::atomic<bool> open_{false};
 };

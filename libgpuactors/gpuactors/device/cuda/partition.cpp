@@ -4,7 +4,7 @@
 namespace gpuactors::cuda {
 
 Result<void> Partition::open(Images& images) {
-  if (share_ == Share::whole(1))
+  if (copies_only_ || share_ == Share::whole(1))
     return {};
   auto part = split_->take(*primary_, share_, images);
   if (part) {
@@ -53,7 +53,7 @@ void Partition::describe(ContextGrant& grant) const {
     grant.compute = ComputeEnforcement::exclusive;
   } else {
     grant.compute = split_->without_groups();
-    grant.reason = split_->reason();
+    grant.reason = copies_only_ ? "it only copies" : split_->reason();
   }
 }
 

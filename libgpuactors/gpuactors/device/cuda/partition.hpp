@@ -1,6 +1,7 @@
 // Which part of a device's compute a backend's streams run on.
 #pragma once
 
+#include <gpuactors/device/backend.hpp>
 #include <gpuactors/device/cuda/split.hpp>
 #include <gpuactors/device/types.hpp>
 
@@ -8,13 +9,15 @@
 
 namespace gpuactors::cuda {
 
-/// The compute of one backend; all its streams come from here. A whole device is the primary context's; a fraction is a
-/// green context over groups of the device's split, or `unenforced` where there are none. The thread of its backend;
-/// the primary context is current.
+/// The compute of one backend; all its streams come from here. A whole device is the primary context's, as is what
+/// only copies; a fraction is a green context over groups of the device's split, or `unenforced` where there are none.
+/// The thread of its backend; the primary context is current.
 class Partition {
 public:
-  Partition(std::shared_ptr<Primary> primary, std::shared_ptr<Split> split, Share share, int device_sms)
-    : primary_(std::move(primary)), split_(std::move(split)), share_(share), device_sms_(device_sms) {
+  Partition(std::shared_ptr<Primary> primary, std::shared_ptr<Split> split, const BackendOptions& options,
+            int device_sms)
+    : primary_(std::move(primary)), split_(std::move(split)), share_(options.share), copies_only_(options.copies_only),
+      device_sms_(device_sms) {
     // nop
   }
   Partition(const Partition&) = delete;
@@ -56,6 +59,7 @@ private:
   std::shared_ptr<Primary> primary_;
   std::shared_ptr<Split> split_;
   Share share_;
+  bool copies_only_;
   int device_sms_;
   std::optional<Split::Part> part_;
 };

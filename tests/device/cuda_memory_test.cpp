@@ -1,0 +1,184 @@
+// On the fake driver: memory that several have a part in, and memory that is had again.
+#include <gpuactors/device/context.hpp>
+#include <gpuactors/device/reservation.hpp>
+
+#include <device/closed_gate.hpp>
+#include <device/fake_driver.hpp>
+
+#include <chrono>
+#include <future>
+#include <optional>
+#include <thread>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+
+namespace {
+
+constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+/// Of a lease; the device has 2 GiB.
+constexpr std::uint64_t limit = 1536 * mib;
+constexpr std::uint64_t most_of_it = 1200 * mib;
+
+std::unique_ptr<Context> open_lease(const std::shared_ptr<Device>& device, std::shared_ptr<Quota> parent = nullptr) {
+  return *Context::open(device, {Share{5000}, limit, "test", std::move(parent)});
+}
+
+/// Has it for a moment, so that the pool keeps it.
+void use_for_a_moment(Stream& stream) {
+  REQUIRE(stream.allocate(most_of_it));
+}
+
+/// What a library does with the device, beside us.
+std::uint64_t left_on(Device& device) {
+  return device.memory()->free_bytes;
+}
+
+constexpr std::size_t count = 5000;
+
+/// What the fake driver does with memory that is freed, for as long as this object lives.
+struct Way {
+  explicit Way(const char* function) : set(from_fake<void(bool)>(function)) {
+    set(true);
+  }
+  Way(const Way&) = delete;
+  Way& operator=(const Way&) = delete;
+  ~Way() {
+    set(false);
+  }
+
+  void (*set)(bool);
+};
+
+} // namespace
+
+TEST_CASE("what a lease has freed its children get, although its pool keeps it") {
+  const auto device = make_cuda_device();
+  const auto lease = open_lease(device);
+  const auto child = open_lease(device, lease->quota());
+  const auto sibling = open_lease(device, lease->quota());
+  use_for_a_moment(lease->stream());
+  REQUIRE(lease->stream().synchronize());
+  CHECK(left_on(*device) < limit);
+  use_for_a_moment(child->stream());
+  use_for_a_moment(sibling->stream());
+}
+
+TEST_CASE("what a lease has freed its children get although nobody has waited for that") {
+  const auto device = make_cuda_device();
+  const Way keep{"fake_cuda_keep_frees"};
+  const auto lease = open_lease(device);
+  const auto child = open_lease(device, lease->quota());
+  use_for_a_moment(lease->stream());
+  use_for_a_moment(child->stream());
+  // On the stream that is nobody's, as there are two.
+  auto side = lease->make_stream();
+  REQUIRE(side);
+  use_for_a_moment(*side);
+  use_for_a_moment(child->stream());
+}
+
+TEST_CASE("what a lease has freed behind work its children get when that is done") {
+  const auto device = make_cuda_device();
+  const Way keep{"fake_cuda_keep_frees"};
+  const auto lease = open_lease(device);
+  const auto child = open_lease(device, lease->quota());
+  const auto gate = close_gate();
+  REQUIRE(lease->stream().launch(gate, {}, {std::uint64_t{0}}));
+  use_for_a_moment(lease->stream());
+  const std::jthread opener{[] { open_gate(); }};
+  use_for_a_moment(child->stream());
+}
+
+TEST_CASE("memory that processes share is had although pools keep what they have freed") {
+  const auto device = make_cuda_device();
+  const auto lease = open_lease(device);
+  use_for_a_moment(lease->stream());
+  CHECK(device->make_shared_memory(most_of_it));
+}
+
+TEST_CASE("what others reserve for libraries, the pools of their lease do not keep") {
+  const auto device = make_cuda_device();
+  const auto lease = open_lease(device);
+  const auto child = open_lease(device, lease->quota());
+  const auto all = left_on(*device);
+  use_for_a_moment(lease->stream());
+  {
+    const auto of_lease = Reservation::of(lease->quota(), most_of_it);
+    REQUIRE(of_lease);
+    CHECK(left_on(*device) >= most_of_it);
+    CHECK(left_on(*device) < all);
+  }
+  use_for_a_moment(lease->stream());
+  CHECK(left_on(*device) < most_of_it);
+  const auto of_child = Reservation::of(child->quota(), most_of_it);
+  REQUIRE(of_child);
+  CHECK(left_on(*device) >= most_of_it);
+  // And from then on.
+  REQUIRE(lease->stream().allocate(300 * mib));
+  REQUIRE(lease->stream().synchronize());
+  CHECK(left_on(*device) >= most_of_it);
+}
+
+TEST_CASE("a reservation that outlives its context tells nobody") {
+  const auto device = make_cuda_device();
+  auto lease = open_lease(device);
+  auto reserved = Reservation::of(lease->quota(), mib);
+  REQUIRE(reserved);
+  lease.reset();
+  *reserved = Reservation{};
+  CHECK(live() <= 2);
+}
+
+TEST_CASE("a stream that is made while the only other one is captured disturbs no work that reads freed memory") {
+  const auto context = open_lease(make_cuda_device());
+  const Way reuse{"fake_cuda_reuse"};
+  auto& stream = context->stream();
+  auto read = *stream.tensor(DType::u8, {count});
+  REQUIRE(stream.fill(read, 0));
+  const auto gate = close_gate();
+  {
+    auto gone = *stream.tensor(DType::u8, {count});
+    REQUIRE(stream.fill(gone, 1));
+    REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
+    REQUIRE(stream.copy(read, gone));
+  }
+  auto again = *stream.tensor(DType::u8, {count});
+  std::optional<Result<Stream>> side;
+  const auto graph = stream.capture([&] {
+    side = context->make_stream();
+    REQUIRE(*side);
+    REQUIRE((*side)->fill(again, 2));
+    return stream.copy(read, read);
+  });
+  REQUIRE(graph);
+  // One more, when nothing is captured any more.
+  auto late = context->make_stream();
+  REQUIRE(late);
+  REQUIRE(late->fill(again, 3));
+  open_gate();
+  CHECK(*stream.to_host<std::uint8_t>(read) == std::vector<std::uint8_t>(count, 1));
+}
+
+TEST_CASE("where the driver cannot let a new stream wait, its maker waits") {
+  const auto device = make_cuda_device();
+  const Way reuse{"fake_cuda_reuse"};
+  for (const char* refusing : {"cuEventRecord", "cuStreamWaitEvent"}) {
+    const auto context = open_lease(device);
+    auto& stream = context->stream();
+    auto read = *stream.tensor(DType::u8, {count});
+    const auto gate = close_gate();
+    {
+      auto gone = *stream.tensor(DType::u8, {count});
+      REQUIRE(stream.fill(gone, 1));
+      REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
+      REQUIRE(stream.copy(read, gone));
+    }
+    auto again = *stream.tensor(DType::u8, {count});
+    const Fault fault{refusing, invalid_handle};
+    auto made = std::async(std::launch::async, [&] { return context->make_stream(); });
+    CHECK(made.wait_for(std::chrono::milliseconds{20}) == std::future_status::timeout);
+    open_gate();
+    CHECK(made.get());
+  }
+}
