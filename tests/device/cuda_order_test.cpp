@@ -1,4 +1,5 @@
 // On the fake driver: what comes after what, on which thread, and what may still come when all is over.
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/device/context.hpp>
 
 #include <support/eventually.hpp>
@@ -24,6 +25,15 @@ constexpr std::int64_t side_length = 24;
 
 std::unique_ptr<Context> open_half(const std::shared_ptr<Device>& device) {
   return *Context::open(device, {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+}
+
+std::unique_ptr<Context> open_part(const std::shared_ptr<Device>& device) {
+  return *Context::open(device, {Share{1000}, std::uint64_t{64} << 20, "test", nullptr});
+}
+
+/// How many there were on that stream so far; null: on all.
+int host_functions(void* stream = nullptr) {
+  return from_fake<int(void*)>("fake_cuda_host_functions")(stream);
 }
 
 int records() {
@@ -270,6 +280,72 @@ TEST_CASE("who takes pinned memory faster than it can be let go of waits") {
   CHECK(at_once <= 2 * too_large_to_keep);
 }
 
+TEST_CASE("what is behind a notification waits for nobody but the work before it") {
+  const auto context = open_half(make_cuda_device());
+  const auto hold = from_fake<void(bool)>("fake_cuda_hold_host_functions");
+  auto& stream = context->stream();
+  hold(true);
+  const auto gate = close_gate();
+  REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
+  std::promise<void> told;
+  REQUIRE(stream.notify([&](const Result<void>&) { told.set_value(); }));
+  auto x = stream.tensor(DType::u8, {16});
+  REQUIRE(x);
+  REQUIRE(stream.fill(*x, 1));
+  CHECK(test::eventually([] { return host_functions() > 0; }));
+  open_gate();
+  // By its own look, for the driver calls nobody.
+  told.get_future().wait();
+  CHECK(stream.synchronize());
+  CHECK(host_functions(stream.native()->handle()) == 0);
+  hold(false);
+}
+
+TEST_CASE("the driver is asked to tell of what takes long, once each, and of nothing else") {
+  const auto context = open_half(make_cuda_device());
+  auto& stream = context->stream();
+  const auto before = host_functions();
+  const auto gate = close_gate();
+  REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
+  std::promise<void> told;
+  REQUIRE(stream.notify([](const Result<void>&) {}));
+  REQUIRE(stream.notify([&](const Result<void>&) { told.set_value(); }));
+  CHECK(test::eventually([&] { return host_functions() > before; }));
+  // Others of the device, at the same time: each by its own stream, as far as there are some.
+  std::vector<std::unique_ptr<Context>> others;
+  std::vector<std::promise<void>> all(6);
+  for (auto& one : all) {
+    others.push_back(open_part(context->device_handle()));
+    auto& busy = others.back()->stream();
+    REQUIRE(busy.wait(stream));
+    REQUIRE(busy.notify([&](const Result<void>&) { one.set_value(); }));
+  }
+  CHECK(test::eventually([&] { return host_functions() == before + 4; }));
+  open_gate();
+  told.get_future().wait();
+  for (auto& one : all)
+    one.get_future().wait();
+  CHECK(host_functions(stream.native()->handle()) == 0);
+}
+
+TEST_CASE("a notification comes although the driver refuses to tell") {
+  const auto context = open_half(make_cuda_device());
+  auto& stream = context->stream();
+  const auto before = host_functions();
+  for (const char* refusing : {"cuStreamCreate", "cuStreamWaitEvent", "cuLaunchHostFunc"}) {
+    const Fault fault{refusing, refused};
+    REQUIRE(stream.launch(close_gate(), {}, {std::uint64_t{0}}));
+    std::promise<void> told;
+    const auto start = Clock::now();
+    REQUIRE(stream.notify([&](const Result<void>&) { told.set_value(); }));
+    while (Clock::now() - start < std::chrono::milliseconds{5})
+      std::this_thread::yield();
+    open_gate();
+    told.get_future().wait();
+  }
+  CHECK(host_functions() == before);
+}
+
 TEST_CASE("after a sticky error the driver may call back when the device has gone") {
   auto device = make_cuda_device();
   const auto hold = from_fake<void(bool)>("fake_cuda_hold_host_functions");
@@ -277,9 +353,13 @@ TEST_CASE("after a sticky error the driver may call back when the device has gon
   hold(true);
   {
     const auto context = open_half(device);
+    const auto before = host_functions();
+    REQUIRE(context->stream().launch(close_gate(), {}, {std::uint64_t{0}}));
     std::promise<void> told;
     REQUIRE(context->stream().notify([&](const Result<void>&) { told.set_value(); }));
+    CHECK(test::eventually([&] { return host_functions() > before; }));
     set_sticky(700);
+    open_gate();
     CHECK(context->stream().synchronize().error().code() == Errc::context_lost);
     told.get_future().wait();
   }

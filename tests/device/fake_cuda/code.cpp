@@ -27,7 +27,7 @@ constexpr unsigned plain_shared_bytes = 48U << 10;
 /// What each kernel is taken to declare itself.
 constexpr int own_shared_bytes = 1 << 10;
 
-/// A kernel for one context; null is the primary one.
+/// A kernel for one context.
 using Function = std::pair<const FakeKernel*, const void*>;
 
 struct Code {
@@ -37,6 +37,8 @@ struct Code {
   std::map<const FakeKernel*, int> shared;
   std::set<Function> loaded;
   std::set<CUstream> streams;
+  /// The primary context of each stream that is of one.
+  std::map<CUstream, const void*> contexts;
   /// Their addresses are handles.
   std::set<Function> functions;
 };
@@ -67,8 +69,7 @@ void load(const Function& function) {
   static const bool lazy = std::getenv("FAKE_CUDA_LAZY") != nullptr;
   if (!code().loaded.insert(function).second || !lazy)
     return;
-  wait_for_queued_work(fmt::format("loading kernel {} for {}", function.first->entry,
-                                   function.second != nullptr ? "a green context" : "the primary context"));
+  wait_for_queued_work(fmt::format("loading kernel {}", function.first->entry));
 }
 
 const FakeKernel* find(const char* name) {
@@ -142,7 +143,7 @@ CUresult library_enumerate_kernels(CUkernel* kernels, unsigned count, CUlibrary 
 CUresult kernel_get_function(CUfunction* function, CUkernel kernel) {
   need_context("cuKernelGetFunction");
   const std::lock_guard guard{code().mutex};
-  const auto& known = *code().functions.emplace(reinterpret_cast<const FakeKernel*>(kernel), current_green()).first;
+  const auto& known = *code().functions.emplace(reinterpret_cast<const FakeKernel*>(kernel), current_context()).first;
   *function = reinterpret_cast<CUfunction>(const_cast<Function*>(&known));
   return CUDA_SUCCESS;
 }
@@ -178,6 +179,8 @@ bool may_have_shared(const FakeKernel* kernel, unsigned bytes) {
 void load_for_launch(const FakeKernel* kernel, CUstream stream) {
   const auto* context = green_of(stream);
   const std::lock_guard guard{code().mutex};
+  if (const auto primary = code().contexts.find(stream); context == nullptr && primary != code().contexts.end())
+    context = primary->second;
   if (code().loaded.count({kernel, context}) > 0)
     return;
   ++loading_launches;
@@ -188,6 +191,11 @@ void pass_loading() {
   const std::lock_guard guard{code().mutex};
 }
 
+void remember_context_of_stream(CUstream stream, const void* context) {
+  const std::lock_guard guard{code().mutex};
+  code().contexts[stream] = context;
+}
+
 void remember_stream(CUstream stream) {
   const std::lock_guard guard{code().mutex};
   code().streams.insert(stream);
@@ -196,6 +204,7 @@ void remember_stream(CUstream stream) {
 void forget_code_of_stream(CUstream stream) {
   const std::lock_guard guard{code().mutex};
   code().streams.erase(stream);
+  code().contexts.erase(stream);
 }
 
 void forget_code_of_context(const void* context) {

@@ -29,6 +29,9 @@ void load_for_launch(const FakeKernel* kernel, CUstream stream);
 /// calls of the device take it too.
 void pass_loading();
 
+/// To be told of each stream of a primary context.
+void remember_context_of_stream(CUstream stream, const void* context);
+
 /// To be told of each stream that has work, of each that goes, and of each green context that goes.
 void remember_stream(CUstream stream);
 void forget_code_of_stream(CUstream stream);

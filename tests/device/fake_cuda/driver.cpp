@@ -21,6 +21,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <mutex>
@@ -95,11 +96,15 @@ Looks& looks() {
   return *one;
 }
 
-int context_mark;
-/// How often it is retained.
-std::atomic<int> primary_holders{0};
-/// Of each device: threads may open several at once.
+/// The primary contexts, by their devices.
+std::array<int, 64> context_marks;
+/// How often each is retained: threads may open several at once.
 std::array<std::atomic<int>, 64> holders_of_device{};
+
+bool is_primary(CUcontext context) {
+  const auto* mark = reinterpret_cast<const int*>(context);
+  return std::less_equal<>{}(context_marks.begin(), mark) && std::less<>{}(mark, context_marks.end());
+}
 thread_local std::vector<CUcontext> current;
 /// Of a device by its number.
 constexpr const char* uuid_format = "GPU-{:02x}112233-4455-6677-8899-aabbccddeeff";
@@ -243,18 +248,16 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
 CUresult primary_ctx_retain(CUcontext* context, CUdevice device) {
   if (is_prohibited())
     return CUDA_ERROR_UNKNOWN;
-  *context = reinterpret_cast<CUcontext>(&context_mark);
-  ++primary_holders;
+  *context = reinterpret_cast<CUcontext>(&context_marks.at(static_cast<std::size_t>(device)));
   ++holders_of_device.at(static_cast<std::size_t>(device));
   ++live;
   return CUDA_SUCCESS;
 }
 
 CUresult primary_ctx_release(CUdevice device) {
-  --holders_of_device.at(static_cast<std::size_t>(device));
   // It ends with the last, and with it the code that it has.
-  if (--primary_holders == 0)
-    forget_code_of_context(nullptr);
+  if (--holders_of_device.at(static_cast<std::size_t>(device)) == 0)
+    forget_code_of_context(&context_marks.at(static_cast<std::size_t>(device)));
   --live;
   return CUDA_SUCCESS;
 }
@@ -303,7 +306,10 @@ CUresult stream_create(CUstream* stream, unsigned flags) {
     misuse("a stream that waits for the NULL stream");
   if (const auto result = planned("cuStreamCreate"); result != CUDA_SUCCESS)
     return result;
-  return make(stream, "cuStreamCreate", [] { return machine().backend->make_stream(); });
+  const auto result = make(stream, "cuStreamCreate", [] { return machine().backend->make_stream(); });
+  if (result == CUDA_SUCCESS)
+    remember_context_of_stream(*stream, current_context());
+  return result;
 }
 
 CUresult stream_destroy(CUstream stream) {
@@ -413,8 +419,12 @@ CUresult launch_host_func(CUstream stream, CUhostFn function, void* data) {
   note_more(stream);
   if (const auto result = planned("cuLaunchHostFunc"); result != CUDA_SUCCESS)
     return result;
-  if (hold_host_function(function, data))
-    return CUDA_SUCCESS;
+  note_host_function(stream);
+  if (const auto held = hold_host_function(function, data)) {
+    // What is behind it on the stream waits for it.
+    return code_of(
+        machine().backend->launch({"host function", &await_held, nullptr}, {}, &held, sizeof(held), handle(stream)));
+  }
   return code_of(machine().backend->notify(handle(stream), [function, data](Result<void>) {
     // After a context error the real driver calls nobody.
     if (sticky_error() != CUDA_SUCCESS)
@@ -513,7 +523,11 @@ void need_context(const char* api) {
 }
 
 const void* current_green() {
-  return current.empty() || current.back() == reinterpret_cast<CUcontext>(&context_mark) ? nullptr : current.back();
+  return current.empty() || is_primary(current.back()) ? nullptr : current.back();
+}
+
+const void* current_context() {
+  return current.empty() ? nullptr : current.back();
 }
 
 void misuse(const std::string& what) {
@@ -580,5 +594,6 @@ int fake_cuda_records() {
 
 void fake_cuda_break(int result) {
   gpuactors::fake::machine().sticky = result;
+  gpuactors::fake::wake_held();
 }
 }

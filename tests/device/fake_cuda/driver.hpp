@@ -78,6 +78,9 @@ void need_context(const char* api);
 /// The green context that is current on this thread; null: another one, or none.
 const void* current_green();
 
+/// The context that is current on this thread; null: none.
+const void* current_context();
+
 /// A mistake in how the driver is used: printed, and the process ends.
 [[noreturn]] void misuse(const std::string& what);
 
@@ -99,8 +102,11 @@ void fake_cuda_keep_events_home(int result);
 int fake_cuda_records();
 /// Makes all later calls fail with this CUresult, as after a sticky error; 0: heals the device.
 void fake_cuda_break(int result);
-/// Host functions are kept until this is false again, and then called: what the driver may do after a sticky error.
+/// Host functions are kept until this is false again, and then called. Until then what is behind them on their stream
+/// waits, but after a sticky error: the driver may call them then, late.
 void fake_cuda_hold_host_functions(bool hold);
+/// How many were put on that stream; null: on all.
+int fake_cuda_host_functions(void* stream);
 /// How much host memory may be pinned; 0: as much as there is. While there is such a bound, memory is unpinned only
 /// once somebody was refused some.
 void fake_cuda_limit_pinned(std::size_t bytes);

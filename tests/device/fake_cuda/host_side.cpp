@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -16,7 +17,7 @@ namespace {
 
 struct HostSide {
   std::mutex mutex;
-  /// Unpinning may go on.
+  /// Unpinning may go on, or what is behind a host function.
   std::condition_variable changed;
   /// Bytes of each pinned block.
   std::map<void*, std::size_t> pinned;
@@ -27,7 +28,10 @@ struct HostSide {
   bool was_refused = false;
   bool hold_unpinning = false;
   bool holding = false;
+  /// Those that are held at the moment, the first with the number that follows.
   std::vector<std::pair<CUhostFn, void*>> held;
+  std::size_t called = 0;
+  std::map<CUstream, int> host_functions;
 };
 
 HostSide& host_side() {
@@ -95,12 +99,31 @@ bool is_in_host_function() {
   return in_host_function;
 }
 
-bool hold_host_function(CUhostFn function, void* data) {
+void note_host_function(CUstream stream) {
+  const std::lock_guard guard{host_side().mutex};
+  ++host_side().host_functions[stream];
+}
+
+std::size_t hold_host_function(CUhostFn function, void* data) {
   auto& host = host_side();
   const std::lock_guard guard{host.mutex};
-  if (host.holding)
-    host.held.emplace_back(function, data);
-  return host.holding;
+  if (!host.holding)
+    return 0;
+  host.held.emplace_back(function, data);
+  return host.called + host.held.size();
+}
+
+void await_held(std::uint64_t, std::uint64_t, const void* pack) {
+  std::size_t number = 0;
+  std::memcpy(&number, pack, sizeof(number));
+  auto& host = host_side();
+  std::unique_lock lock{host.mutex};
+  host.changed.wait(lock, [&] { return host.called >= number || machine().sticky != 0; });
+}
+
+void wake_held() {
+  const std::lock_guard guard{host_side().mutex};
+  host_side().changed.notify_all();
 }
 
 } // namespace gpuactors::fake
@@ -118,6 +141,18 @@ void fake_cuda_hold_host_functions(bool hold) {
   }
   for (const auto& [function, data] : held)
     gpuactors::fake::call_host_function(function, data);
+  const std::lock_guard guard{host_side().mutex};
+  host_side().called += held.size();
+  host_side().changed.notify_all();
+}
+
+int fake_cuda_host_functions(void* stream) {
+  using gpuactors::fake::host_side;
+  const std::lock_guard guard{host_side().mutex};
+  int all = 0;
+  for (const auto& [known, count] : host_side().host_functions)
+    all += stream == nullptr || known == stream ? count : 0;
+  return all;
 }
 
 void fake_cuda_limit_pinned(std::size_t bytes) {

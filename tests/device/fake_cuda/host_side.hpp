@@ -3,6 +3,9 @@
 
 #include <cuda.h>
 
+#include <cstddef>
+#include <cstdint>
+
 namespace gpuactors::fake {
 
 CUresult mem_host_alloc(void** memory, std::size_t bytes, unsigned flags);
@@ -17,7 +20,16 @@ void call_host_function(CUhostFn function, void* data);
 /// Whether this thread runs a host function, which must not call the driver.
 bool is_in_host_function();
 
-/// Keeps it for later, if a test wants that. @returns whether it does.
-bool hold_host_function(CUhostFn function, void* data);
+/// Counts a host function on that stream.
+void note_host_function(CUstream stream);
+
+/// Keeps it for later, if a test wants that. @returns its number; 0: nobody wants that.
+std::size_t hold_host_function(CUhostFn function, void* data);
+
+/// As a kernel: runs until the host function whose number `pack` is was called, or the context is lost.
+void await_held(std::uint64_t, std::uint64_t, const void* pack);
+
+/// To be told when the context is lost.
+void wake_held();
 
 } // namespace gpuactors::fake

@@ -10,23 +10,46 @@
 
 namespace gpuactors::cuda {
 
+namespace {
+
+/// Of what is done sooner, the thread learns by itself: to ask the driver would only cost.
+constexpr Duration worth_asking = std::chrono::milliseconds{1};
+
+} // namespace
+
 Poller::Poller(std::shared_ptr<Primary> primary) : primary_(std::move(primary)) {
   // nop
 }
 
 Poller::~Poller() {
-  bool awaited = false;
   {
-    std::lock_guard guard{bell_->mutex};
+    const std::lock_guard guard{bell_->mutex};
     bell_->stopping = true;
-    awaited = bell_->expected > 0;
     bell_->rung.notify_all();
   }
   if (thread_.joinable())
     thread_.join();
+  end_streams();
+  const bool awaited = [this] {
+    const std::lock_guard guard{bell_->mutex};
+    return bell_->is_expected();
+  }();
   // Streams whose context is lost end at once, and nothing says that no callback is on its way any more.
   if (awaited)
     keep(std::move(bell_));
+}
+
+void Poller::end_streams() noexcept {
+  const Current current{*primary_};
+  const auto& driver = primary_->driver();
+  for (auto* side : sides_) {
+    if (side == nullptr)
+      continue;
+    // What it waits for is done, so this is over when the function has returned.
+    if (!primary_->lost())
+      (void)driver.stream_synchronize(side);
+    (void)driver.stream_destroy(side);
+  }
 }
 
 void Poller::keep(std::unique_ptr<Bell> bell) {
@@ -36,16 +59,29 @@ void Poller::keep(std::unique_ptr<Bell> bell) {
   kept->push_back(std::move(bell));
 }
 
-void CUDA_CB Poller::wake(void* bell) {
-  static_cast<Bell*>(bell)->ring(-1);
+void CUDA_CB Poller::wake(void* rope) {
+  auto& pulled = *static_cast<Bell::Rope*>(rope);
+  auto& bell = *pulled.bell;
+  const std::lock_guard guard{bell.mutex};
+  pulled.expected = false;
+  bell.woken = true;
+  // Under the lock: once it is released the bell may be gone.
+  bell.rung.notify_one();
 }
 
-void Poller::Bell::ring(int calls) {
-  std::lock_guard guard{mutex};
-  expected += calls;
+Poller::Bell::Bell() {
+  for (auto& rope : ropes)
+    rope = {this};
+}
+
+void Poller::Bell::ring() {
+  const std::lock_guard guard{mutex};
   woken = true;
-  // Under the lock: once it is released the bell may be gone.
   rung.notify_one();
+}
+
+bool Poller::Bell::is_expected() const {
+  return std::any_of(ropes.begin(), ropes.end(), [](const auto& rope) { return rope.expected; });
 }
 
 Result<void> Poller::watch(const void* owner, Events& events, CUstream stream,
@@ -68,15 +104,12 @@ Result<void> Poller::watch(const void* owner, Events& events, CUstream stream,
     pending_.push_back({owner, &events, stream, event, std::move(callback), Clock::now()});
   }
   // A thread that waits for nothing must start to look by itself.
-  bell_->ring(1);
-  // Without the callback the notification is merely late: its failure is not ours to report.
-  if (!primary_->check(driver.launch_host_func(stream, &Poller::wake, bell_.get()), "cuLaunchHostFunc"))
-    bell_->ring(-1);
+  bell_->ring();
   return {};
 }
 
 void Poller::drain(const void* owner) {
-  bell_->ring(0);
+  bell_->ring();
   std::unique_lock lock{mutex_};
   drained_.wait(lock, [&] {
     const auto owned = [owner](const Pending& pending) { return pending.owner == owner; };
@@ -104,9 +137,10 @@ void Poller::run() {
         return;
     }
     std::vector<Result<void>> results;
+    std::vector<Pending*> slow;
     std::unique_lock lock{mutex_};
     const auto begin = Clock::now();
-    collect(calling_, results);
+    collect(calling_, results, slow);
     const auto look = Clock::now() - begin;
     lock.unlock();
     std::size_t i = 0;
@@ -115,6 +149,8 @@ void Poller::run() {
       // What the callback holds goes before anybody learns that it was called.
       done.callback = nullptr;
     }
+    if (!slow.empty())
+      ask_driver(slow);
     lock.lock();
     for (const auto& done : calling_)
       done.events->give_back(done.event);
@@ -127,7 +163,41 @@ void Poller::run() {
   }
 }
 
-void Poller::collect(std::list<Pending>& done, std::vector<Result<void>>& results) {
+void Poller::ask_driver(const std::vector<Pending*>& slow) {
+  std::size_t side = 0;
+  for (auto* pending : slow) {
+    {
+      const std::lock_guard guard{bell_->mutex};
+      while (side < side_streams && bell_->ropes[side].expected)
+        ++side;
+      if (side == side_streams)
+        return;
+      bell_->ropes[side].expected = true;
+    }
+    pending->told_by_driver = ask_driver(side, pending->event);
+    if (pending->told_by_driver)
+      continue;
+    // The error may be an earlier one of the context, and the call have been taken.
+    if (primary_->lost())
+      return;
+    const std::lock_guard guard{bell_->mutex};
+    bell_->ropes[side].expected = false;
+    return;
+  }
+}
+
+bool Poller::ask_driver(std::size_t side, CUevent event) {
+  const auto& driver = primary_->driver();
+  auto& stream = sides_[side];
+  // Without it the notification is merely late, so a failure is nobody's to be told.
+  const auto has_worked = [this](CUresult result, const char* api) { return primary_->check(result, api).has_value(); };
+  return (stream != nullptr || has_worked(driver.stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"))
+         && has_worked(driver.stream_wait_event(stream, event, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent")
+         && has_worked(driver.launch_host_func(stream, &Poller::wake, &bell_->ropes[side]), "cuLaunchHostFunc");
+}
+
+void Poller::collect(std::list<Pending>& done, std::vector<Result<void>>& results, std::vector<Pending*>& slow) {
+  const auto now = Clock::now();
   // A stream whose earlier notification is not ready has none that may go before it.
   std::vector<CUstream> busy;
   for (auto at = pending_.begin(); at != pending_.end();) {
@@ -146,6 +216,8 @@ void Poller::collect(std::list<Pending>& done, std::vector<Result<void>>& result
         results.push_back(std::move(result));
       } else {
         busy.push_back(at->stream);
+        if (!at->told_by_driver && now - at->since > worth_asking)
+          slow.push_back(&*at);
       }
     }
     at = next;

@@ -4,6 +4,7 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/device/cuda/events.hpp>
 
+#include <array>
 #include <condition_variable>
 #include <functional>
 #include <list>
@@ -16,11 +17,13 @@ namespace gpuactors::cuda {
 
 /// Watches an event for each notification and calls back once it is done or failed.
 ///
-/// The driver's host callback only wakes the thread, for it may come late (`detail::pause_after`), and may be the one
-/// thing that never comes: after a context error callbacks are not called. So while anything is pending the thread also
-/// looks by itself, often at first, then every few milliseconds. Notifications of one stream come in order. Any thread.
+/// While anything is pending the thread looks by itself, often at first, then every few milliseconds. What takes longer
+/// the driver also tells it, by a host function that wakes it. That is on a stream of the poller's own, which waits for
+/// the event: on the user's stream the work behind it would wait for the driver's thread to have called it. It may come
+/// late (`detail::pause_after`), or never: after a context error none is called. Notifications of one stream come in
+/// order. Any thread.
 ///
-/// After such an error it may also come late, when the device has gone: it touches nothing but the bell.
+/// After such an error it may also come when the device has gone: it touches nothing but the bell.
 class Poller {
 public:
   explicit Poller(std::shared_ptr<Primary> primary);
@@ -39,6 +42,9 @@ public:
   void drain(const void* owner);
 
 private:
+  /// Few: a stream that waits takes one of the device's queues, of which there are 32.
+  static constexpr std::size_t side_streams = 4;
+
   struct Pending {
     const void* owner;
     Events* events;
@@ -46,6 +52,8 @@ private:
     CUevent event;
     std::function<void(Result<void>)> callback;
     TimePoint since;
+    /// Whether the driver is to tell, too.
+    bool told_by_driver = false;
   };
 
   /// Wakes the thread. Its mutex guards the rest of it alone: the driver's callback takes it and must not wait for one
@@ -55,22 +63,40 @@ private:
     std::condition_variable rung;
     bool woken = false;
     bool stopping = false;
-    /// Callbacks that the driver has not made yet.
-    int expected = 0;
 
-    /// @param calls that the driver makes from now on; below 0: has made.
-    void ring(int calls);
+    /// Of one of the poller's streams.
+    struct Rope {
+      Bell* bell;
+      /// The driver has a host function to call, and has not called it yet.
+      bool expected = false;
+    };
+    /// Each is for one notification at a time: of two on one stream the second would wait for the first.
+    std::array<Rope, side_streams> ropes;
+
+    Bell();
+    void ring();
+    [[nodiscard]] bool is_expected() const;
   };
 
-  static void CUDA_CB wake(void* bell);
+  static void CUDA_CB wake(void* rope);
   /// Bells that the driver may still ring although it should not. Never destroyed.
   static void keep(std::unique_ptr<Bell> bell);
   void run();
   /// Takes out what is done. The mutex is held.
-  void collect(std::list<Pending>& done, std::vector<Result<void>>& results);
+  /// @param slow is given what the driver should tell of, too: of each stream the first that is pending for long. It
+  ///             stays where it is until it is taken out, here.
+  void collect(std::list<Pending>& done, std::vector<Result<void>>& results, std::vector<Pending*>& slow);
+  /// Lets the driver tell of them, as far as there are streams for it. The thread of the poller.
+  void ask_driver(const std::vector<Pending*>& slow);
+  /// Lets it call the host function of that stream behind `event`.
+  bool ask_driver(std::size_t side, CUevent event);
+  /// Ends the streams, when nothing is pending any more.
+  void end_streams() noexcept;
 
   std::shared_ptr<Primary> primary_;
   std::unique_ptr<Bell> bell_ = std::make_unique<Bell>();
+  /// Made when they are first needed. The thread's alone, until it has ended.
+  std::array<CUstream, side_streams> sides_{};
 
   /// Guards what follows.
   std::mutex mutex_;
