@@ -8,6 +8,7 @@
 #include <device/fake_driver.hpp>
 
 #include <cstdlib>
+#include <future>
 #include <iostream>
 #include <thread>
 
@@ -107,6 +108,29 @@ TEST_CASE("a kernel is kept until the stream that it was started on is waited fo
   CHECK_FALSE(watch.expired());
   CHECK(stream.synchronize());
   CHECK(watch.expired());
+}
+
+TEST_CASE("a kernel is kept until a notification behind it has come, and no longer") {
+  const auto context = open(make_cuda_device());
+  auto& stream = context->stream();
+  auto x = stream.tensor_from(std::vector<float>{1}, {1});
+  REQUIRE(x);
+  auto loaded = scale_loaded();
+  const std::weak_ptr<const RuntimeKernel::Loaded> watch = loaded;
+  RuntimeKernel kernel{std::move(loaded)};
+  const auto launch = [&] { return stream.launch(kernel, {}, {x->data<float>(), 2.0F, std::uint32_t{1}}); };
+  REQUIRE(launch());
+  {
+    // One that is refused has told nothing.
+    const Fault fault{"cuEventRecord", invalid_handle};
+    CHECK_FALSE(stream.notify([](const Result<void>&) {}));
+  }
+  std::promise<bool> was_gone;
+  REQUIRE(launch());
+  kernel = RuntimeKernel{};
+  CHECK_FALSE(watch.expired());
+  REQUIRE(stream.notify([&](const Result<void>&) { was_gone.set_value(watch.expired()); }));
+  CHECK(was_gone.get_future().get());
 }
 
 TEST_CASE("blocks have more than 48 KiB of shared memory where they ask for it, up to what the chip has") {

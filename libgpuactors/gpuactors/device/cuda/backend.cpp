@@ -144,19 +144,11 @@ void CudaBackend::destroy_stream(StreamHandle stream) noexcept {
 Result<void> CudaBackend::synchronize(StreamHandle stream) {
   const Current current{*shared_.primary};
   // What another thread launches meanwhile is not waited for.
-  std::unordered_map<void*, RuntimeKernel> ran;
-  {
-    const std::lock_guard guard{launched_mutex_};
-    if (auto known = launched_.extract(native(stream)); !known.empty())
-      ran = std::move(known.mapped());
-  }
+  auto ran = take_launched(native(stream));
   look_for_end(native(stream));
   auto done = check(driver().stream_synchronize(native(stream)), "cuStreamSynchronize", Errc::launch_failed);
-  if (!done && !ran.empty()) {
-    // They may run on.
-    const std::lock_guard guard{launched_mutex_};
-    launched_[native(stream)].merge(ran);
-  }
+  if (!done)
+    keep(native(stream), std::move(ran));
   return done;
 }
 
@@ -214,7 +206,23 @@ Result<bool> CudaBackend::query(EventHandle event) {
 Result<void> CudaBackend::notify(StreamHandle stream, std::function<void(Result<void>)> callback) {
   GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
-  return shared_.poller->watch(this, events_, native(stream), std::move(callback));
+  auto* const on = native(stream);
+  auto ran = take_launched(on);
+  if (ran.empty())
+    return shared_.poller->watch(this, events_, on, std::move(callback));
+  // The callback is copied, and what has run must go when it is called.
+  auto held = std::make_shared<Launched>(std::move(ran));
+  auto watched =
+      shared_.poller->watch(this, events_, on, [this, on, held, callback = std::move(callback)](Result<void> result) {
+        if (result)
+          held->clear();
+        else
+          keep(on, std::move(*held));
+        callback(std::move(result));
+      });
+  if (!watched)
+    keep(on, std::move(*held));
+  return watched;
 }
 
 // -- compute -------------------------------------------------------------------------------------
@@ -297,6 +305,19 @@ void CudaBackend::keep(CUstream stream, const RuntimeKernel& kernel) {
   }
   const std::lock_guard guard{launched_mutex_};
   launched_[stream].emplace(kernel.loaded().native, kernel);
+}
+
+void CudaBackend::keep(CUstream stream, Launched kernels) {
+  if (kernels.empty())
+    return;
+  const std::lock_guard guard{launched_mutex_};
+  launched_[stream].merge(kernels);
+}
+
+CudaBackend::Launched CudaBackend::take_launched(CUstream stream) {
+  const std::lock_guard guard{launched_mutex_};
+  auto known = launched_.extract(stream);
+  return known.empty() ? Launched{} : std::move(known.mapped());
 }
 
 Result<unsigned> CudaBackend::allow_shared(CUkernel kernel, std::string_view name, unsigned bytes) {

@@ -99,8 +99,15 @@ private:
   /// Lets blocks of `kernel` have that much dynamic shared memory, beside what it declares itself.
   /// @returns how much they may have.
   Result<unsigned> allow_shared(CUkernel kernel, std::string_view name, unsigned bytes);
-  /// Keeps a kernel from source until the stream is waited for, or with the graph that is captured.
+  /// Kernels from source, by their handles.
+  using Launched = std::unordered_map<void*, RuntimeKernel>;
+  /// Keeps a kernel from source until the stream is waited for or has told that it is done, or with the graph that is
+  /// captured.
   void keep(CUstream stream, const RuntimeKernel& kernel);
+  /// Keeps what was taken and may run on.
+  void keep(CUstream stream, Launched kernels);
+  /// Takes out what was launched on the stream so far.
+  Launched take_launched(CUstream stream);
   /// The service stream, made when it is first needed: hardware has queues for few. The mutex for `free` is held.
   Result<CUstream> service();
   Result<CUstream> locked_service();
@@ -176,7 +183,7 @@ private:
   bool product_marked_ = false;
   std::mutex launched_mutex_;
   /// Kernels from source that may run now, by the stream: they must not be unloaded. Guarded by its mutex.
-  std::unordered_map<CUstream, std::unordered_map<void*, RuntimeKernel>> launched_;
+  std::unordered_map<CUstream, Launched> launched_;
   /// The stream that is captured, or null. Changed by the backend's thread under `free_mutex_`.
   CUstream captured_ = nullptr;
   /// Behind what that stream had before. Made at the first capture.
