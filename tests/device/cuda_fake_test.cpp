@@ -1,5 +1,6 @@
 // The CUDA module on a fake driver: handles, errors and notifications, without a chip.
 #include <gpuactors/device/context.hpp>
+#include <gpuactors/device/discovery.hpp>
 
 #include <device/fake_driver.hpp>
 
@@ -25,6 +26,14 @@ TEST_CASE("what cannot start says so in one line", "[.][start]") {
   const auto module = load_cuda_module();
   REQUIRE_FALSE(module);
   CHECK(module.error().message() == expected);
+  const char* gpus = std::getenv("EXPECTED_GPUS");
+  REQUIRE(gpus != nullptr);
+  const auto devices = make_devices({}, discovery_options("test"));
+  CHECK(devices.has_value() == (gpus == std::string{"none"}));
+  if (devices)
+    CHECK(devices->at(0)->info().kind == DeviceKind::host);
+  else
+    CHECK(devices.error().message() == std::string{expected} + "; name the devices to go on without GPUs, as host:1");
 }
 
 TEST_CASE("a device that lets nobody compute is lost, and no context of it", "[.][prohibited]") {

@@ -5,7 +5,9 @@
 #include <device/fake_cuda/show_kernels.hpp>
 #include <device/fake_driver.hpp>
 
+#include <memory>
 #include <string_view>
+#include <vector>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -96,4 +98,23 @@ TEST_CASE("who gets the SMs of one that is gone has the kernels that were not kn
   const auto later = open_share(device);
   CHECK(launch(*later, fake::program_store) == 0);
   CHECK(launch(*later, fake::program_store_too) == 0);
+}
+
+TEST_CASE("the first launch on a second device loads all kernels of a program there, too", "[.][second_device]") {
+  if (!have_code())
+    return;
+  const auto module = load_cuda_module();
+  REQUIRE(module);
+  const auto devices = (*module)->devices();
+  REQUIRE(devices);
+  fake::show_kernels(&find_stored);
+  // Both open before anything is launched: what is known then is loaded there.
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (const auto& info : *devices)
+    contexts.push_back(open_share(*(*module)->device(info), Share::whole(1)));
+  REQUIRE(contexts.size() == 2);
+  for (const auto& context : contexts) {
+    (void)launch(*context, fake::program_store);
+    CHECK(launch(*context, fake::program_store_too) == 0);
+  }
 }

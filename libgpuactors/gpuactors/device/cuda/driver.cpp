@@ -17,6 +17,17 @@ Failure too_old(std::string_view missing) {
                                              missing, least_driver_version / 1000, least_driver_version % 1000 / 10));
 }
 
+/// What else goes wrong than that there is no GPU is no reason to go on without one in silence.
+Result<void> start(const Driver& driver) {
+  const auto started = driver.init(0);
+  auto outcome = check(driver, started, "cuInit", {-1, Errc::unavailable, {}});
+  if (outcome || started == CUDA_ERROR_NO_DEVICE || started == CUDA_ERROR_STUB_LIBRARY)
+    return outcome;
+  const auto code = outcome.error().code();
+  return code == Errc::unsupported || code == Errc::device_lost ? fail(Errc::unavailable, outcome.error().message())
+                                                                : std::move(outcome);
+}
+
 } // namespace
 
 Result<Driver> load_driver() {
@@ -49,7 +60,7 @@ Result<Driver> load_driver() {
   driver.missing_for_green = missing;
   GPUACTORS_CUDA_OPTIONAL_TABLE(GPUACTORS_CUDA_RESOLVE)
 #undef GPUACTORS_CUDA_RESOLVE
-  GPUACTORS_TRY(check(driver, driver.init(0), "cuInit", {-1, Errc::unsupported, {}}));
+  GPUACTORS_TRY(start(driver));
   GPUACTORS_TRY(
       check(driver, driver.driver_get_version(&driver.version), "cuDriverGetVersion", {-1, Errc::unsupported, {}}));
   if (driver.version < least_driver_version)

@@ -113,7 +113,8 @@ Result<CUkernel> Images::find(const KernelInfo& kernel, int ordinal) {
     return fail(Errc::unsupported, fmt::format("kernel {} has no code for CUDA: it was built without nvcc; build it "
                                                "where the CUDA Toolkit is installed",
                                                kernel.name));
-  const std::pair key{kernel.image->begin, kernel.name};
+  // With the device: the first launch on another one has to load it there, too.
+  const std::tuple key{kernel.image->begin, kernel.name, ordinal};
   {
     const std::lock_guard guard{mutex_};
     if (const auto known = kernels_.find(key); known != kernels_.end())
@@ -154,6 +155,7 @@ std::size_t Images::count() {
 void Images::forget_primary(int ordinal) {
   const std::lock_guard guard{mutex_};
   std::erase_if(in_primary_, [ordinal](const auto& known) { return known.second == ordinal; });
+  std::erase_if(kernels_, [ordinal](const auto& known) { return std::get<int>(known.first) == ordinal; });
 }
 
 void Images::look_around() {

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -71,7 +72,7 @@ private:
   std::mutex mutex_;
   /// Entries stay where they are.
   std::map<Name, std::pair<KernelImage, Loaded>> images_;
-  std::map<std::pair<Name, const char*>, CUkernel> kernels_;
+  std::map<std::tuple<Name, const char*, int>, CUkernel> kernels_;
   /// What the primary contexts have, by the device.
   std::set<std::pair<Name, int>> in_primary_;
   /// How many libraries the process had loaded, ever, when it was last looked around.

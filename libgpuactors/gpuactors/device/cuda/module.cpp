@@ -21,7 +21,7 @@ public:
     GPUACTORS_TRY(start());
     const auto& driver = runtime_->driver;
     int count = 0;
-    GPUACTORS_TRY(check(driver, driver.device_get_count(&count), "cuDeviceGetCount", {-1, Errc::device_lost, {}}));
+    GPUACTORS_TRY(check(driver, driver.device_get_count(&count), "cuDeviceGetCount", {-1, Errc::unavailable, {}}));
     std::vector<DeviceInfo> list;
     for (int ordinal = 0; ordinal < count; ++ordinal) {
       GPUACTORS_LET(info, describe(driver, ordinal));
