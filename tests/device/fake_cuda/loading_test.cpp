@@ -89,6 +89,24 @@ TEST_CASE("while an image is loaded, kernels of others are found") {
   CHECK(loaded == 2);
 }
 
+TEST_CASE("where a driver is older than the PTX that it is given, the error says what to do") {
+  Gates gates;
+  auto driver = make_driver();
+  driver.version = 12020;
+  driver.library_load_data = [](CUlibrary*, const void*, CUjit_option*, void**, unsigned, CUlibraryOption*, void**,
+                                unsigned) { return CUDA_ERROR_UNSUPPORTED_PTX_VERSION; };
+  Images images{driver};
+  const KernelImage image{bytes, bytes + 1};
+  const auto refused = images.find({"scale", nullptr, &image}, 0);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == Errc::unsupported);
+  const auto& text = refused.error().message();
+  INFO(text);
+  CHECK(text.starts_with("cuLibraryLoadData: an error unknown to this driver (222) on device 0, image of kernel scale, "
+                         "1 B; there is no machine code for this GPU, and its driver (CUDA 12.2) takes no PTX"));
+  CHECK(text.ends_with("update the driver, or build with code for this GPU (GPUACTORS_CUDA_GENCODE)"));
+}
+
 TEST_CASE("an image that two want at once is loaded once") {
   Gates gates;
   const auto driver = make_driver();

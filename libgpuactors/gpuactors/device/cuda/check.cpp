@@ -30,6 +30,21 @@ static_assert(classify_driver_error(CUDA_ERROR_STUB_LIBRARY, Errc::internal) == 
 static_assert(classify_driver_error(CUDA_ERROR_NO_BINARY_FOR_GPU, Errc::internal) == Errc::unsupported);
 static_assert(classify_driver_error(CUDA_ERROR_MPS_SERVER_NOT_READY, Errc::internal) == Errc::unavailable);
 
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+/// What to do about it, where the name of the error does not say it; mostly nothing.
+std::string advice(const Driver& driver, CUresult result) {
+  if (result != CUDA_ERROR_UNSUPPORTED_PTX_VERSION)
+    return {};
+  return fmt::format(
+      "; there is no machine code for this GPU, and its driver (CUDA {}) takes no PTX of a later compiler "
+      "(this library was built with CUDA {}): update the driver, or build with code for this GPU "
+      "(GPUACTORS_CUDA_GENCODE)",
+      version_text(driver.version), version_text(CUDA_VERSION));
+}
+
 } // namespace
 
 Result<void> check(const Driver& driver, CUresult result, const char* api, const CallSite& site) {
@@ -43,6 +58,7 @@ Result<void> check(const Driver& driver, CUresult result, const char* api, const
     text += fmt::format(" on device {}", site.device);
   if (!site.detail.empty())
     text += ", " + site.detail;
+  text += advice(driver, result);
   return fail(classify_driver_error(static_cast<int>(result), site.otherwise), std::move(text));
 }
 

@@ -112,14 +112,16 @@ struct Driver {
   int version = 0;
 };
 
-/// Pools that keep their maximum exist since 12.2. And the libraries of a toolkit, such as cuBLAS, and the PTX that its
-/// compiler writes need a driver of the same major version.
+/// Pools that keep their maximum exist since 12.2. And the libraries of a toolkit, such as cuBLAS, need a driver of the
+/// same major version. So does machine code; the PTX that its compiler writes needs one of the same minor version, too,
+/// and is refused (`CUDA_ERROR_UNSUPPORTED_PTX_VERSION`) where it is loaded: only where there is no machine code.
 inline constexpr int least_driver_version = std::max(12020, CUDA_VERSION / 1000 * 1000);
 
 /// Loads the driver and calls cuInit.
 /// @returns `unsupported` with one line if there is no driver, only a library to link with, or one that is too old;
 /// else
-///          what cuInit reported: `device_lost` without a device, `unavailable` if the system is not ready, and others.
+///          what cuInit reported: `device_lost` without a device, `unavailable` if the system is not ready and for all
+///          that says nothing else, `context_lost`.
 Result<Driver> load_driver();
 
 } // namespace gpuactors::cuda
