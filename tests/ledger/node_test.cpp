@@ -259,6 +259,28 @@ TEST_CASE("what a lost lease had lent is kept with it") {
   CHECK(f.ledger.release(lent.lease->id, lent.lease->epoch, f.now).error().code() == Errc::lease_expired);
 }
 
+TEST_CASE("what a lost lease has lent goes to nobody else before its own holder has ended, too") {
+  Fixture f({node_of("n0", 2)});
+  const auto parent = f.submit(gpus(2));
+  auto child = gpus(0.5);
+  child.parent = parent.lease->id;
+  const auto lent = f.submit(child);
+  const auto healthy = lent.lease->devices.front().index;
+  f.take(f.ledger.fail_device("n0", 1 - healthy, f.now, Holders::stay));
+  // The child goes on, on the device that is whole.
+  REQUIRE(f.ledger.find_lease(lent.lease->id) != nullptr);
+  REQUIRE(f.ledger.find_remains(parent.lease->id) != nullptr);
+  const auto waiting = f.submit(gpus(1));
+  CHECK(waiting.kind == Kind::pending);
+  const bool child_first = GENERATE(false, true);
+  CHECK(f.release(child_first ? lent : parent).size() == 1);
+  CHECK(f.ledger.remains().size() == (child_first ? 1 : 0));
+  const auto events = f.release(child_first ? parent : lent);
+  REQUIRE(events.size() == 2);
+  CHECK(events[1].request == waiting.request);
+  CHECK(f.ledger.release(parent.lease->id, parent.lease->epoch, f.now).error().code() == Errc::lease_expired);
+}
+
 TEST_CASE("a removed node loses everything on it and may come back") {
   Fixture f({node_of("n0", 1)});
   f.submit(gpus(0.5));

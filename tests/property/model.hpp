@@ -51,6 +51,8 @@ struct Held {
   std::uint64_t lender = 0;
   std::uint64_t asked_by = 0;
   bool ended = false;
+  /// It was lost, and its holder is still there.
+  bool stays = false;
 };
 
 struct Waiting {
@@ -128,6 +130,9 @@ public:
     std::vector<std::uint64_t> ids;
     for (const auto& [id, rest] : remains_)
       ids.push_back(id);
+    for (const auto& [id, held] : held_)
+      if (held.stays)
+        ids.push_back(id);
     return ids;
   }
   std::vector<std::uint64_t> waiting_requests() const;
@@ -226,7 +231,8 @@ private:
   bool waits_for_nodes(const Waiting& waiting) const;
   std::set<std::uint64_t> held_in(std::uint64_t group, const std::function<bool(int)>& bundle) const;
   void lose_on(const std::string& name, std::optional<int> index, Outcomes& out);
-  void keep_remains(const std::string& name, const std::map<std::uint64_t, Held>& before, const Outcomes& lost);
+  void keep_remains(const std::map<std::uint64_t, Held>& before, const Outcomes& lost);
+  void keep_rest(std::uint64_t id, const Held& was);
   void pass_time(const std::vector<Event>& events, Outcomes& out);
   void sync_reservations();
   void count_pass(const Waiting& granted, const Source& source, const std::vector<DeviceGrant>& devices);

@@ -63,7 +63,7 @@ Model::Outcomes Model::fail_device(const std::string& name, int index, bool stay
     Outcomes lost;
     lose_on(name, index, lost);
     if (stay)
-      keep_remains(name, before, lost);
+      keep_remains(before, lost);
     out.insert(out.end(), lost.begin(), lost.end());
   }
   settle(events, out);

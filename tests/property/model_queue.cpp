@@ -230,6 +230,8 @@ void Model::end(std::uint64_t id) {
         freed_.push_back(it->second.source);
       if (const auto& source = it->second.source; source.group != 0 && source.lease == 0)
         groups_.at(source.group).left.insert(source.bundle);
+      if (it->second.stays)
+        keep_rest(it->first, it->second);
       held_.erase(it);
       again = true;
       break;
@@ -289,7 +291,7 @@ void Model::lose_on(const std::string& name, std::optional<int> index, Outcomes&
 }
 
 // What the lost ones had besides failed devices stays with those who held it.
-void Model::keep_remains(const std::string& name, const std::map<std::uint64_t, Held>& before, const Outcomes& lost) {
+void Model::keep_remains(const std::map<std::uint64_t, Held>& before, const Outcomes& lost) {
   std::set<std::uint64_t> ids;
   for (const auto& outcome : lost)
     if (outcome.kind == Event::Kind::lost && outcome.request != 0)
@@ -297,19 +299,26 @@ void Model::keep_remains(const std::string& name, const std::map<std::uint64_t, 
   for (const auto id : ids) {
     const auto& was = before.at(id);
     const bool within = was.lender != 0 && (held_.count(was.lender) > 0 || remains_.count(was.lender) > 0);
-    if (within || held_.count(id) > 0)
+    if (within)
       continue;
-    Held rest;
-    rest.source = {name, 0, 0, 0};
-    rest.amounts = was.amounts;
-    std::erase_if(rest.amounts.devices,
-                  [&](const DeviceGrant& device) { return nodes_.at(name).failed.count(device.index) > 0; });
-    const auto& source = was.source;
-    rest.request.owner =
-        source.group != 0 && source.lease == 0 ? groups_.at(source.group).request.owner : was.request.owner;
-    charged_ = charged_ || !rest.request.owner.empty();
-    remains_[id] = rest;
+    if (const auto lends = held_.find(id); lends != held_.end())
+      lends->second.stays = true;
+    else
+      keep_rest(id, was);
   }
+}
+
+void Model::keep_rest(std::uint64_t id, const Held& was) {
+  const auto& source = was.source;
+  Held rest;
+  rest.source = {source.node, 0, 0, 0};
+  rest.amounts = was.amounts;
+  std::erase_if(rest.amounts.devices,
+                [&](const DeviceGrant& device) { return nodes_.at(source.node).failed.count(device.index) > 0; });
+  rest.request.owner =
+      source.group != 0 && source.lease == 0 ? groups_.at(source.group).request.owner : was.request.owner;
+  charged_ = charged_ || !rest.request.owner.empty();
+  remains_[id] = rest;
 }
 
 // The leases in them are lost, and the group is back in the queue, as old as it was.
@@ -410,6 +419,8 @@ Model::Outcomes Model::release(std::uint64_t id, const std::vector<Event>& event
   out.push_back({Event::Kind::released, id, 0, {}});
   if (const auto rest = remains_.extract(id); !rest.empty())
     freed_.push_back(rest.mapped().source);
+  else if (const auto lends = held_.find(id); lends->second.stays)
+    lends->second.stays = false;
   else
     end(id);
   settle(events, out);

@@ -94,6 +94,8 @@ private:
     std::size_t lent_out = 0;
     // Whether the lease has ended.
     bool ended = false;
+    // It was lost with a device, and its holder has not ended yet: the rest of it is kept when its borrowers are gone.
+    bool holder_stays = false;
   };
   using Records = std::map<LeaseId, Record>;
 
@@ -311,7 +313,9 @@ private:
   // Has a node take no more leases and reservations. Call `pump` afterwards.
   Result<Node*> begin_drain(std::string_view name, TimePoint now, Events& events);
   // Keeps what the leases that these events lost have besides failed devices: it is back at the node, and still in use.
-  void keep_remains(Node& node, std::span<const Event> events);
+  void keep_remains(std::span<const Event> events);
+  // Takes what is left of a lost lease anew from its node.
+  void keep_rest(Lease rest);
   // Gives that back, of one lease or of all on a node.
   void free_remains(Remains::iterator it);
   void free_remains_on(const Node& node);

@@ -127,7 +127,10 @@ void Ledger::Impl::settle(Records::iterator it) {
       if (group.request.shrinks)
         left_.emplace(record.lease.group, record.lease.bundle);
     }
+    auto rest = record.holder_stays ? std::optional{std::move(record.lease)} : std::nullopt;
     records_.erase(it);
+    if (rest)
+      keep_rest(std::move(*rest));
     if (!lender)
       return;
     it = records_.find(lender);

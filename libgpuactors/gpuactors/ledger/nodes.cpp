@@ -165,34 +165,43 @@ Result<Ledger::Events> Ledger::Impl::fail_device(std::string_view name, int inde
     drop_reservations_on(*node);
     lose_on(*node, index, fmt::format("device {} of node {} failed", index, name), events);
     if (holders == Holders::stay)
-      keep_remains(*node, std::span{events}.subspan(before));
+      keep_remains(std::span{events}.subspan(before));
     recheck_due_ = true;
   }
   pump(events);
   return events;
 }
 
-void Ledger::Impl::keep_remains(Node& node, std::span<const Event> events) {
+void Ledger::Impl::keep_remains(std::span<const Event> events) {
   // Lenders first: what is kept of a lease includes what it had lent.
   std::map<LeaseId, const Event*> lost;
   for (const auto& event : events)
     if (event.kind == Event::Kind::lost && event.lease)
       lost.emplace(event.lease->id, &event);
   for (const auto& [id, event] : lost) {
-    auto rest = *event->lease;
-    // Nothing of it has come back while others have parts of it that were not lost.
-    if (records_.count(id) > 0 || records_.count(rest.parent) > 0 || remains_.count(rest.parent) > 0)
+    const auto parent = event->lease->parent;
+    if (records_.count(parent) > 0 || remains_.count(parent) > 0)
       continue;
-    std::erase_if(rest.devices, [&](const DeviceGrant& device) { return !node.pool.slot(device.index)->ok; });
-    if (const auto group = groups_.find(rest.group); group != groups_.end())
-      rest.owner = group->second.request.owner;
-    rest.group = GroupId{};
-    rest.bundle = 0;
-    rest.parent = LeaseId{};
-    cluster_.take(node.pool, rest.devices, rest.cpus, rest.resources);
-    charge(rest.owner, rest.devices);
-    remains_.emplace(id, std::move(rest));
+    // Nothing of it has come back while others have parts of it that were not lost.
+    if (const auto lender = records_.find(id); lender != records_.end())
+      lender->second.holder_stays = true;
+    else
+      keep_rest(*event->lease);
   }
+}
+
+void Ledger::Impl::keep_rest(Lease rest) {
+  auto& pool = cluster_.find(rest.node)->pool;
+  std::erase_if(rest.devices, [&](const DeviceGrant& device) { return !pool.slot(device.index)->ok; });
+  if (const auto group = groups_.find(rest.group); group != groups_.end())
+    rest.owner = group->second.request.owner;
+  rest.group = GroupId{};
+  rest.bundle = 0;
+  rest.parent = LeaseId{};
+  cluster_.take(pool, rest.devices, rest.cpus, rest.resources);
+  charge(rest.owner, rest.devices);
+  const auto id = rest.id;
+  remains_.emplace(id, std::move(rest));
 }
 
 void Ledger::Impl::free_remains(Remains::iterator it) {

@@ -201,10 +201,13 @@ Result<Ledger::Events> Ledger::Impl::release(LeaseId id, std::uint64_t epoch, Ti
   events.push_back(Event{Event::Kind::released, held->request, {}, *held, {}, Errc::none, {}});
   Events earlier;
   pass_time(now, earlier);
-  if (lost)
-    free_remains(remains_.find(id));
+  const auto record = records_.find(id);
+  if (!lost)
+    end_lease(record);
+  else if (record != records_.end())
+    record->second.holder_stays = false; // others still have parts of it
   else
-    end_lease(records_.find(id));
+    free_remains(remains_.find(id));
   pump(events);
   return finish(std::move(events), std::move(earlier));
 }

@@ -80,12 +80,17 @@ std::vector<Lease> Ledger::Impl::remains() const {
   std::vector<Lease> remains;
   for (const auto& [id, rest] : remains_)
     remains.push_back(rest);
+  for (const auto& [id, record] : records_)
+    if (record.holder_stays)
+      remains.push_back(record.lease);
   return remains;
 }
 
 const Lease* Ledger::Impl::find_remains(LeaseId id) const {
-  const auto it = remains_.find(id);
-  return it == remains_.end() ? nullptr : &it->second;
+  if (const auto it = remains_.find(id); it != remains_.end())
+    return &it->second;
+  const auto it = records_.find(id);
+  return it != records_.end() && it->second.holder_stays ? &it->second.lease : nullptr;
 }
 
 const Lease* Ledger::Impl::lease_of(RequestId id) const {
