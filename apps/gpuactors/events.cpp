@@ -8,6 +8,8 @@
 #include <gpuactors/base/stop_signals.hpp>
 #include <gpuactors/base/suggest.hpp>
 
+#include <apps/cli/usage.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,8 +41,9 @@ constexpr std::chrono::milliseconds between_looks{500};
 constexpr std::chrono::milliseconds stop_slice{50};
 
 void print_event(const v1::Event& event) {
-  auto line = fmt::format("{} {:>7} {:<15} {:<20} {:<28} {}", utc_for_people(from_unix_ns(event.unix_ns())),
-                          event.sequence(), event.kind(), event.name(), place_in_words(event.lease()), event.reason());
+  auto line =
+      fmt::format("{} {:>7} {:<15} {:<20} {:<28} {}", utc_for_people(from_unix_ns(event.unix_ns())), event.sequence(),
+                  event.kind(), event.name(), place_in_words(event.lease()), one_line(event.reason()));
   line.erase(line.find_last_not_of(' ') + 1);
   std::cout << line << '\n';
 }

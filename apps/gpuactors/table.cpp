@@ -1,5 +1,7 @@
 #include "table.hpp"
 
+#include <apps/cli/usage.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <ostream>
@@ -23,6 +25,8 @@ Table::Table(std::vector<std::string> titles) {
 
 void Table::add(std::vector<std::string> row) {
   row.resize(right_.size());
+  for (auto& cell : row)
+    cell = one_line(cell);
   rows_.push_back(std::move(row));
 }
 

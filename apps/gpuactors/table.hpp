@@ -12,7 +12,7 @@ class Table {
 public:
   explicit Table(std::vector<std::string> titles);
 
-  /// Adds a row with a cell for each column.
+  /// Adds a row with a cell for each column. A cell of several lines becomes one: it would pass for rows of the table.
   void add(std::vector<std::string> row);
 
   /// Writes titles and rows, without blanks at the ends of lines.

@@ -125,7 +125,7 @@ TEST_CASE("a worker whose device failed is killed when its own time is over, and
 
 TEST_CASE("an agent starts no process with a variable that is not for users, whoever asks") {
   Scene scene;
-  for (const auto* name : {"LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "OPENSSL_CONF", "a b"})
+  for (const auto* name : {"LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "OPENSSL_CONF", "OTEL_EXPORTER_OTLP_ENDPOINT", "a b"})
     scene.lease(1, {.device = -1, .variable = name});
   CHECK(scene.world.workers.empty());
   scene.lease(2, {.device = -1, .variable = "COLOUR"});

@@ -1,4 +1,5 @@
 #include <apps/cli/plain_output.hpp>
+#include <apps/gpuactors/table.hpp>
 #include <support/catch.hpp>
 
 #include <iostream>
@@ -98,4 +99,12 @@ TEST_CASE("output that nobody takes is an error") {
     std::cout.clear();
   }
   std::cout.rdbuf(before);
+}
+
+TEST_CASE("a cell of several lines passes for no other row") {
+  Table table{{"NAME", "REASON"}};
+  table.add({"a", "it failed\nb     all is well"});
+  std::ostringstream out;
+  table.print(out);
+  CHECK(out.str() == "NAME  REASON\na     it failed b     all is well\n");
 }
