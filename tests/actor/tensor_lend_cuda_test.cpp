@@ -41,8 +41,8 @@ struct Side {
   std::unique_ptr<Context> context;
   std::shared_ptr<TensorStore> store = std::make_shared<TensorStore>(links());
 
-  explicit Side(std::uint64_t memory = 8 * unit)
-    : context(must(Context::open(device, {Share{5000}, memory, "actor", nullptr}))) {
+  explicit Side(std::uint64_t memory = 8 * unit, Share share = Share{5000})
+    : context(must(Context::open(device, {share, memory, "actor", nullptr}))) {
     store->use_devices({device});
   }
 
@@ -85,6 +85,18 @@ TEST_CASE("a tensor of another process is opened on its device, and its bytes li
   CHECK(must(owner.stream().to_host<float>(must(shared.on(owner.stream())))) == counting());
   CHECK(must(reader.store->get(shared.ref())).ref().id() == got.ref().id());
   CHECK(imports() == before + 1);
+}
+
+TEST_CASE("a tensor is read without a part of the compute, which to set up would wait for all kernels") {
+  Side owner{8 * unit, Share::whole(1)};
+  const auto greens = from_fake<int()>("fake_cuda_greens");
+  const auto before = greens();
+  const auto shared = owner.put();
+  CHECK(must(shared.to_host<float>()) == counting());
+  Side reader{8 * unit, Share::whole(1)};
+  const auto got = must(reader.store->get(shared.ref()));
+  CHECK(must(got.to_host<float>()) == counting());
+  CHECK(greens() == before);
 }
 
 TEST_CASE("who has a tensor open keeps it in its owner's quota, and whoever lets go last gives it back") {

@@ -131,6 +131,24 @@ TEST_CASE("where the driver makes no more green contexts, those that nobody has 
   do_work(open(device, Share{2500})->stream());
 }
 
+TEST_CASE("what only copies takes no groups, and works beside a whole device") {
+  const auto device = make_cuda_device();
+  const auto greens = from_fake<int()>("fake_cuda_greens");
+  const auto before = greens();
+  ContextOptions options;
+  options.share = Share{1};
+  options.memory_bytes = std::uint64_t{64} << 20;
+  options.copies_only = true;
+  const auto context = Context::open(device, options);
+  REQUIRE(context);
+  CHECK((*context)->granted().compute == ComputeEnforcement::unenforced);
+  CHECK((*context)->granted().reason == "it only copies");
+  auto x = (*context)->stream().tensor_from(std::vector<float>{1, 2, 3});
+  REQUIRE(x);
+  CHECK(*(*context)->stream().to_host<float>(*x) == std::vector<float>{1, 2, 3});
+  CHECK(greens() == before);
+}
+
 TEST_CASE("cuBLAS is told the SMs of a fraction for products that are faster so, and of a whole device never") {
   const auto told = from_fake<int()>("fake_cublas_last_target");
   const auto device = make_cuda_device();

@@ -14,11 +14,13 @@ Failure lost_tensor() {
   return fail(Errc::actor_died, "the tensor is lost: the task or actor that put it has ended");
 }
 
-/// Opens a reader's own context on a device, with the smallest share and no memory.
+/// Opens a reader's own context on a device, with the smallest share. It only copies: to set up a part of the compute
+/// would wait for all kernels of this process.
 Result<std::unique_ptr<Context>> open_reader(const std::shared_ptr<Device>& device) {
   ContextOptions options;
   options.share = Share{1};
   options.holder = "reader of a shared tensor";
+  options.copies_only = true;
   return Context::open(device, std::move(options));
 }
 
