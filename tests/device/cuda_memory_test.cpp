@@ -2,6 +2,8 @@
 #include <gpuactors/device/context.hpp>
 #include <gpuactors/device/reservation.hpp>
 
+#include <support/eventually.hpp>
+
 #include <device/closed_gate.hpp>
 #include <device/fake_driver.hpp>
 
@@ -118,6 +120,18 @@ TEST_CASE("what others reserve for libraries, the pools of their lease do not ke
   REQUIRE(lease->stream().allocate(300 * mib));
   REQUIRE(lease->stream().synchronize());
   CHECK(left_on(*device) >= most_of_it);
+}
+
+TEST_CASE("what was freed and nobody has waited for is there for libraries, too") {
+  const auto device = make_cuda_device();
+  const Way keep{"fake_cuda_keep_frees"};
+  const auto lease = open_lease(device);
+  use_for_a_moment(lease->stream());
+  // As soon as the work before it is done.
+  CHECK(test::eventually([&] {
+    const auto reserved = Reservation::of(lease->quota(), most_of_it);
+    return reserved && left_on(*device) >= most_of_it;
+  }));
 }
 
 TEST_CASE("a reservation that outlives its context tells nobody") {

@@ -180,6 +180,7 @@ void measure_launches(Lab& lab);
 void measure_fetch(Lab& lab);
 void check_source(Lab& lab);
 void check_lending(Lab& lab);
+void check_relatives(Lab& lab);
 void check_sharing(Lab& lab);
 void measure_peers(Lab& lab);
 void check_graphs(Lab& lab);

@@ -65,6 +65,7 @@ constexpr Measurement measurements[] = {
     {"graphs", check_graphs},
     {"source", check_source},
     {"lending", check_lending},
+    {"relatives", check_relatives},
     {"shared", check_sharing},
     {"peers", measure_peers},
     {"rounding", check_rounding},

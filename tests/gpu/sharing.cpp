@@ -1,6 +1,7 @@
 // Memory that processes share, and copies between devices.
 #include <gpuactors/base/detail/descriptor.hpp>
 #include <gpuactors/device/cuda_module.hpp>
+#include <gpuactors/device/reservation.hpp>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -138,6 +139,38 @@ void check_lending(Lab& lab) {
                                format_bytes(bytes), ms, right ? "right" : "WRONG", format_bytes(limit),
                                format_bytes(lent), format_bytes(left)),
                    "never more than the lease", {{"ms", ms}, {"lent_bytes", lent}, {"left_bytes", left}});
+}
+
+void check_relatives(Lab& lab) {
+  const auto limit = lab.device->info().memory_bytes;
+  const auto lease = must(Context::open(lab.device, {Share{Share::one / 2}, limit, "lease", nullptr}));
+  const auto child = must(Context::open(lab.device, {Share{Share::one / 2}, limit, "child", lease->quota()}));
+  // Of which the device has not twice as much, and neither waits for what it has freed.
+  const auto most = free_bytes(lab) / 5 * 3;
+  std::string refused;
+  const auto use = [&](Context& context) {
+    return milliseconds([&] {
+      auto buffer = context.stream().allocate(most);
+      if (!buffer)
+        refused = buffer.error().message();
+      else
+        must(context.stream().fill(buffer->data(), mark, mib));
+    });
+  };
+  const auto first = use(*lease);
+  const auto second = use(*child);
+  const auto third = use(*lease);
+  must(lease->stream().synchronize());
+  const auto reserved = Reservation::of(child->quota(), most);
+  const auto left = free_bytes(lab);
+  lab.report.judge(
+      "relatives", refused.empty() && reserved && left >= most,
+      fmt::format("{} allocated in a lease in {:.2f} ms, then by its child in {:.2f}, then in the lease in "
+                  "{:.2f}{}; with as much reserved for libraries the device has {}",
+                  format_bytes(most), first, second, third, refused.empty() ? "" : "; REFUSED: " + refused,
+                  format_bytes(left)),
+      "each gets what the other one has freed, and libraries what is reserved",
+      {{"first_ms", first}, {"second_ms", second}, {"third_ms", third}, {"left_bytes", left}});
 }
 
 void measure_peers(Lab& lab) {

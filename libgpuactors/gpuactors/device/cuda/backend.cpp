@@ -73,6 +73,7 @@ Result<void> CudaBackend::open() {
   shared_.pools->add(*this);
   if (options_.quota != nullptr)
     options_.quota->on_beside([this](std::uint64_t bytes) {
+      (void)see_frees();
       const std::lock_guard guard{keep_mutex_};
       beside_bytes_ = bytes;
       keep_beside();

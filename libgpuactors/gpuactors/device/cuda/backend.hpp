@@ -128,6 +128,9 @@ private:
   /// Waits for all that is on its way out.
   void drain() noexcept;
   bool give_back() noexcept override;
+  /// Lets the driver see how far streams have come: it gives no memory back behind work that nobody has seen done.
+  /// @returns whether all that was freed is behind such work.
+  bool see_frees() noexcept;
   /// Shared memory and that of other libraries are beside what the pool has: together they stay within the limit. The
   /// mutex for that is held.
   void keep_beside() noexcept;

@@ -42,9 +42,15 @@ Result<void*> CudaBackend::allocate_from_pool(std::size_t bytes, CUstream stream
 }
 
 bool CudaBackend::give_back() noexcept {
+  const bool was_all = see_frees();
+  pool_.trim();
+  return was_all;
+}
+
+bool CudaBackend::see_frees() noexcept {
+  const Current current{*shared_.primary};
   const std::lock_guard guard{free_mutex_};
-  // The driver gives nothing back behind work that nobody has seen done. Of a stream that is captured the service
-  // stream waits for what it had before.
+  // For a stream that is captured the service stream waits for what it had before.
   const auto is_busy = [this](CUstream stream) {
     return stream != captured_ && driver().stream_query(stream) == CUDA_ERROR_NOT_READY;
   };
@@ -53,7 +59,6 @@ bool CudaBackend::give_back() noexcept {
     for (auto* stream : streams_)
       has_freed_ = is_busy(stream) || has_freed_;
   }
-  pool_.trim();
   return !has_freed_;
 }
 
