@@ -2,6 +2,8 @@
 // serves the next one meanwhile.
 #include <gpu/actor_lab.hpp>
 
+#include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -41,13 +43,15 @@ public:
     auto& lane = lanes_[next_++ % lanes_.size()];
     // The message before it here is done first: what it copies and computes must not be touched.
     lane.answer();
+    const auto turn = ++lane.turn;
     auto future = lane.done.emplace().future();
     auto queued = copy(lane);
     if (queued)
       queued = multiply(lane);
     if (queued)
-      queued = lane.stream->notify(
-          [&lane, thread = own_thread()](const Result<void>&) { thread.post([&lane] { lane.answer(); }); });
+      queued = lane.stream->notify([&lane, turn, thread = own_thread()](const Result<void>&) {
+        thread.post([&lane, turn] { lane.told(turn); });
+      });
     if (!queued)
       lane.answer(queued);
     return future;
@@ -71,6 +75,15 @@ private:
     std::unique_ptr<Stream> stream;
     /// Of the message that has no answer yet.
     std::optional<Promise<Empty>> done = {};
+    /// Of how many messages it was that of the last one.
+    std::uint64_t turn = 0;
+
+    /// The work of that message is done. It may have its answer by now, and the lane be another one's: to answer that
+    /// would be to wait for it.
+    void told(std::uint64_t of_turn) {
+      if (turn == of_turn)
+        answer();
+    }
 
     /// Answers it, once its work is done.
     /// @param queued whether there is such work.
@@ -154,13 +167,14 @@ int measure_overlap(bool smoke) {
   const auto messages = smoke ? 6 : 200;
   (void)in_flight(actor, smoke ? 3 : 20);
   const auto message = in_flight(actor, messages);
-  const auto part = message / (copy + product);
-  constexpr double target = 0.75;
-  fmt::print(
-      "a copy takes {:.2f} ms and a product {:.2f} ms; with {} messages in flight {:.2f} ms a message, {:.2f} of one "
-      "after the other (target: at most {})\n",
-      copy / 1e3, product / 1e3, flying, message / 1e3, part, target);
-  return part <= target || smoke ? 0 : 1;
+  // Where the two take about as long, this is far from one after the other; where they do not, nobody can do better.
+  const auto ideal = std::max(copy, product);
+  constexpr double target = 1.3;
+  fmt::print("a copy takes {:.2f} ms and a product {:.2f} ms; with {} messages in flight {:.2f} ms a message: ideal "
+             "are {:.2f}, "
+             "one after the other {:.2f} (target: at most {} of the ideal)\n",
+             copy / 1e3, product / 1e3, flying, message / 1e3, ideal / 1e3, (copy + product) / 1e3, target);
+  return message <= target * ideal || smoke ? 0 : 1;
 }
 
 } // namespace gpuactors::gpu

@@ -56,7 +56,8 @@ void Report::write() {
   // Under another name first: whoever reads it sees all of a table.
   const auto unfinished = file_ + ".part";
   std::ofstream out{unfinished};
-  out << to_json().dump(2) << '\n';
+  // The last line of a program may be no text.
+  out << to_json().dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   out.close();
   written_ = out.good() && std::rename(unfinished.c_str(), file_.c_str()) == 0;
 }

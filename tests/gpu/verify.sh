@@ -194,7 +194,12 @@ note_machine() {
 note_faults() { dmesg 2> /dev/null | grep -E 'NVRM|Xid' > "$logs/kernel.log" || rm -f "$logs/kernel.log"; }
 
 # add NAME=CODE:TEXT: a row of the table.
-add() { "$bin/gpu_verify" --add "$json" --outcome "$1"; }
+lost=0
+add() {
+  "$bin/gpu_verify" --add "$json" --outcome "$1" && return
+  echo "verify.sh: the row ${1%%=*} is not in the table" >&2
+  lost=1
+}
 
 # wanted NAME: whether it is to be run: with --open not what the table has already.
 wanted() { ! grep -Fxq -- "$1" <<< "$settled"; }
@@ -495,3 +500,5 @@ note_machine
 # comes back.
 for stage in "${stages[@]}"; do "stage_$stage"; pack; done
 "$bin/gpu_verify" --add "$json"
+code=$?
+exit $((code != 0 ? code : lost))

@@ -93,6 +93,7 @@ stand_in kit/bin/gpu_verify << 'END'
 #!/bin/sh
 case $LD_LIBRARY_PATH in */compat*) unset FAKE_CUDA_VERSION ;; esac
 case $* in
+  *"--outcome ${LOST_ROW:-none}="*) exit 1 ;;
   *"--only fractions --stated") set -- "$@" --smoke ;;
   *"--only fractions") echo "fractions  FAIL  slow" && exit 1 ;;
 esac
@@ -103,6 +104,11 @@ stand_in kit/bin/test_conformance << 'END'
 #!/bin/sh
 echo "modules are loaded $CUDA_MODULE_LOADING"
 [ "$CUDA_MODULE_LOADING" = LAZY ] || exit 124
+END
+# What it prints last is no text.
+stand_in kit/bin/test_llm << 'END'
+#!/bin/sh
+printf 'a word of a model: \377\n'
 END
 readonly uuid=GPU-00112233-4455-6677-8899-aabbccddeeff
 stand_in kit/bin/gpuactors << END
@@ -153,6 +159,11 @@ END
 unset CUDA_VISIBLE_DEVICES
 verify_kit 0 --json kit.json --stage suites
 says '^conformance_kernel +pass +exit code 0: modules are loaded LAZY'
+says '^language_models +pass +exit code 0: a word of a model'
+grep -q '"name": "language_models"' kit.json || fail "a row is lost whose text is none"
+LOST_ROW=language_models verify_kit 1 --json lost.json --stage suites
+says 'the row language_models is not in the table'
+verify_kit 0 --json kit.json --stage suites
 # What nothing promises is stated.
 says '^fractions_8_queues +info +fractions +info .*at once'
 verify_kit 1 --json rest.json --stage rest
