@@ -247,7 +247,7 @@ tell_sanitizer() {
   fi
 }
 
-last_line() { grep -v '^[[:space:]]*$' "$1" | tail -n 1; }
+last_line() { grep -av '^[[:space:]]*$' "$1" | tail -n 1; }
 
 # run NAME [VARIABLE=VALUE]... PROGRAM ARGUMENT...: keeps what it prints, adds a row by its exit code and its last line,
 # by `tell` or what `teller` names.
