@@ -7,12 +7,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <string>
-#include <system_error>
 
 namespace gpuactors::cli {
 
@@ -25,22 +22,24 @@ struct KillArguments {
   bool no_restart = false;
 };
 
-/// The number of an actor without a name; null if the text is none.
-ActorId number_in(const std::string& text) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return ActorId{error == std::errc{} && end == text.data() + text.size() ? number : 0};
+/// The actor without a name whose number the text is; null if there is none.
+Result<ActorId> unnamed(Cluster& cluster, const std::string& text) {
+  GPUACTORS_LET(state, cluster.state());
+  for (const auto& actor : state.actors())
+    if (actor.name().empty() && std::to_string(actor.id()) == text)
+      return ActorId{actor.id()};
+  return ActorId{};
 }
 
 Result<void> run_kill(const KillArguments& arguments) {
   GPUACTORS_LET(cluster, arguments.cluster.open());
   KillOptions options;
   options.restart = !arguments.no_restart;
-  auto killed = cluster.kill({arguments.name, arguments.name_space}, options);
-  const auto number = killed || killed.error().code() != Errc::not_found ? ActorId{} : number_in(arguments.name);
+  GPUACTORS_LET(number, arguments.name_space.empty() ? unnamed(cluster, arguments.name) : ActorId{});
   if (number)
-    killed = cluster.kill(number, options);
-  GPUACTORS_TRY(killed);
+    GPUACTORS_TRY(cluster.kill(number, options));
+  else
+    GPUACTORS_TRY(cluster.kill({arguments.name, arguments.name_space}, options));
   GPUACTORS_LET(state, cluster.state());
   const auto again = std::find_if(state.actors().begin(), state.actors().end(), [&](const v1::ActorInfo& actor) {
     return number ? actor.id() == number.value()

@@ -263,7 +263,7 @@ def kill_restarts(cluster):
     same(cluster.run("kill", "k0", "--no-restart"), "k0 has ended\n")
     number = str(cluster.json("spawn", "counter", "--json")["id"])
     same(cluster.run("kill", number), f"{number} has ended\n")
-    fits(f"there is no actor {number}", cluster.run("kill", number, code=2))
+    fits(f'there is no actor named "{number}"', cluster.run("kill", number, code=2))
     same(cluster.actor("k0"), None)
 
 

@@ -20,8 +20,10 @@ bool is_word(char letter) {
 std::string joined_lines(std::string_view source) {
   std::string result;
   for (std::size_t at = 0; at < source.size(); ++at) {
-    if (source[at] == '\\') {
-      auto end = at + 1;
+    // As it is, or as a trigraph.
+    const std::size_t mark = source[at] == '\\' ? 1 : source.substr(at).starts_with("?\?/") ? 3 : 0;
+    if (mark > 0) {
+      auto end = at + mark;
       // Compilers take spaces before the end of the line for nothing.
       while (end < source.size() && (source[end] == ' ' || source[end] == '\t' || source[end] == '\r'))
         ++end;
@@ -51,9 +53,10 @@ std::string_view after_space(std::string_view text) {
 
 /// Whether it is the name of a header between brackets, which leads nowhere but to what the compiler has itself.
 bool is_own_header(std::string_view text) {
-  if (!text.starts_with('<'))
+  const auto end = text.find('>');
+  if (!text.starts_with('<') || end == std::string_view::npos)
     return false;
-  const auto name = text.substr(1, text.find('>') - 1);
+  const auto name = text.substr(1, end - 1);
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char letter) {
     return is_word(letter) || letter == '/' || letter == '.' || letter == '-' || letter == '+';
   });

@@ -5,6 +5,8 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/device/context.hpp>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -80,8 +82,8 @@ private:
   /// The task or running call; null between calls.
   const CallFrame* frame_;
   const std::uint64_t run_;
-  /// Whether a task has asked for the link. An actor's concurrent methods do so beside each other, and it is not set.
-  mutable bool linked_ = false;
+  /// Whether a task has asked for the link.
+  mutable std::atomic<bool> linked_{false};
 };
 
 } // namespace gpuactors

@@ -30,8 +30,7 @@ public:
 private:
   caf::result<v1::Started> open();
   caf::result<Payload> run(const Call& call);
-  /// @returns `permission_denied` for clients that the lease is not for, `invalid_argument` for source that is not for
-  ///          them.
+  /// @returns `permission_denied` for clients that the lease is not for, and for source that is not for clients.
   Result<void> check_sender(const Call& call);
   void end_if_lost();
 

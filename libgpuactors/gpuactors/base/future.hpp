@@ -47,7 +47,7 @@ public:
   }
 
   /// Waits at most `timeout` and leaves the result where it is: `deadline_exceeded` of a later `get` is an error of the
-  /// work, and not the end of one's own patience.
+  /// work, and not the end of one's own patience. It may end before that, as `get` does.
   /// @returns whether `get` now returns at once.
   [[nodiscard]] bool wait(Duration timeout) const {
     return state_ == nullptr || state_->wait_until(deadline_after(Clock::now(), timeout));
@@ -223,7 +223,8 @@ std::vector<std::size_t> wait_for(const std::vector<FutureCore*>& cores, std::si
 } // namespace detail
 
 /// Waits until at least `wanted` of `futures` are ready, at most `timeout`; returns the indices of all ready ones, in
-/// order. Futures stay valid. Invalid futures, whose results were taken, are never ready and not waited for. Any thread
+/// order. Futures stay valid. Invalid futures, whose results were taken, are never ready and not waited for. They are
+/// fewer than `wanted` when the time is over, or when the wait ends before that, as `Future::get` does. Any thread
 /// of the program, task or actor.
 template <class T>
 std::vector<std::size_t> wait(const std::vector<Future<T>>& futures, std::size_t wanted = 1,

@@ -4,6 +4,7 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/result.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>

@@ -466,12 +466,13 @@ Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& b
 
 Result<void> Cluster::remove_group(GroupId group, Duration timeout) {
   auto removed = remove_group_async(group);
-  if (!removed.wait(timeout))
+  auto done = timeout == Duration::max() ? removed.get() : removed.get(timeout);
+  if (!done && removed.valid() && done.error().code() == Errc::deadline_exceeded)
     return fail(Errc::deadline_exceeded,
                 fmt::format("placement group {} has not been removed within {:.1f} s: work in it has not ended, or the "
                             "broker is away",
                             group.value(), to_seconds(timeout)));
-  return removed.get();
+  return done;
 }
 
 Future<void> Cluster::remove_group_async(GroupId group) {

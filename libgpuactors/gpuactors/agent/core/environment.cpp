@@ -19,9 +19,13 @@ namespace {
 /// Prefixes of reserved names: variables that configure the library, the driver and MPS, that select the devices
 /// visible in containers, or by which the loader, libraries and interpreters find files and peers. The node's headers
 /// for its collector of traces are secrets: the address goes with them.
-constexpr auto reserved_prefixes = std::to_array<std::string_view>(
-    {"GPUACTORS_", "LD_", "CUDA_MPS_", "CUDA_DEVICE_ORDER", "CUDA_INJECTION", "NVIDIA_", "OPENSSL_", "SSL", "OTEL_",
-     "GCONV_PATH", "MALLOC_", "PYTHON", "XDG_", "BASH_", "GLIBC_TUNABLES", "KINETO_"});
+constexpr auto reserved_prefixes =
+    std::to_array<std::string_view>({"GPUACTORS_",     "LD_",        "CUDA_MPS_",   "CUDA_DEVICE_ORDER",
+                                     "CUDA_INJECTION", "NVIDIA_",    "OPENSSL_",    "SSL",
+                                     "OTEL_",          "GCONV_PATH", "GETCONF_DIR", "RESOLV_",
+                                     "NIS_PATH",       "GRPC_",      "CURL_",       "UCX_LOG_FILE",
+                                     "MALLOC_",        "PYTHON",     "XDG_",        "BASH_",
+                                     "GLIBC_TUNABLES", "KINETO_"});
 
 /// Reserved names: where programs look for files, and keep them.
 constexpr auto reserved_names =

@@ -452,6 +452,7 @@ private:
   /// Ends what was spawned under a lease whose holder has ended. `who` names the holder, the beginning of a sentence.
   void end_offspring(LeaseId lease, const std::string& who);
   void end(const Offspring::Members& members, const std::string& who);
+  void task_ended(const Spawner& task);
   /// Ends what was spawned under leases of an earlier broker that have not come back.
   void end_orphans();
 

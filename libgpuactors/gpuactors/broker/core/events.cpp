@@ -115,7 +115,9 @@ void BrokerCore::on_lost(const Event& event) {
     unclaim(runner.mapped().client, id);
     if (runner.mapped().starting)
       runner.mapped().starting->deliver(fail(error));
-    end_offspring(id, "the task");
+    // A task whose device has failed is still there.
+    if (ledger_.find_remains(id) == nullptr)
+      end_offspring(id, "the task");
   }
   const auto holder = actor_leases_.find(id);
   const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();

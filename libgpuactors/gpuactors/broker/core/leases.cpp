@@ -198,6 +198,7 @@ void BrokerCore::lost_holder_ended(LeaseId id, std::uint64_t epoch) {
   graces_.erase(id);
   apply(ledger_.release(id, epoch, world_.now()), "release");
   leave_lost(id);
+  end_offspring(id, "the task"); // an actor's have ended with its life
 }
 
 void BrokerCore::leave_lost(LeaseId id) {

@@ -32,10 +32,24 @@ void BrokerCore::end(const Offspring::Members& members, const std::string& who) 
   for (const auto id : members.actors)
     if (const auto actor = actors_.find(id); actor != actors_.end()) {
       actor->second.no_restart = true;
-      kill(actor->second, stop_grace_ms, who + ", which has spawned it, has ended");
+      // One that is ending has the grace that it was given.
+      if (actor->second.state != ActorState::stopping)
+        kill(actor->second, stop_grace_ms, who + ", which has spawned it, has ended");
     }
   for (const auto id : members.groups)
     end_group(id);
+}
+
+void BrokerCore::task_ended(const Spawner& task) {
+  // What it asked for and has not got yet: an actor whose name is still taken.
+  for (auto& [id, record] : actors_)
+    std::erase_if(record.heirs, [&task](Heir& heir) {
+      const bool gone = spawner_of(heir.message.spec().spawner()) == task;
+      if (gone)
+        heir.answer.deliver(fail(Errc::cancelled, "the task that asked for it has ended"));
+      return gone;
+    });
+  end(offspring_.of(task), "the task");
 }
 
 void BrokerCore::end_orphans() {

@@ -55,8 +55,9 @@ void BrokerCore::settled() {
       gone.insert(group.request.client());
   for (const auto id : gone)
     drop_client(id);
-  start_missing_actors();
+  // First, so that they are not started again.
   end_orphans();
+  start_missing_actors();
   answer_early();
   for (auto& [message, answer] : std::exchange(early_withdrawals_, {}))
     withdraw(message, std::move(answer));
@@ -472,7 +473,7 @@ void BrokerCore::goodbye(const v1::Goodbye& message) {
   if (!message.node().empty())
     return node_leaves(message);
   if (message.has_task())
-    return end(offspring_.of(spawner_of(message.task())), "the task");
+    return task_ended(spawner_of(message.task()));
   if (const auto client = clients_.find(message.client()); client != clients_.end())
     client->second.leaves = true;
 }

@@ -41,7 +41,8 @@ void BrokerCore::load() {
     stored_groups_[id] = stored;
     groups_[id].name = stored.request().name();
     groups_[id].request = stored.request();
-    if (const auto& owner = stored.request().owner(); !owner.empty())
+    // Of those who administer the quota's owner is none, or another one.
+    if (const auto& owner = stored.request().owner(); !owner.empty() && owner == stored.request().quota_owner())
       groups_[id].place = rooms_.hold(owner, stored.ByteSizeLong());
     submitted_groups_[{stored.request().client(), stored.request().client_request()}] = id;
     offspring_.add(spawner_of(stored.request().spawner()), id);
@@ -80,7 +81,7 @@ void BrokerCore::load_actor(const v1::HeldLease& stored) {
   record.saved = order.saved();
   record.stored_lease = LeaseId{stored.lease().id()};
   record.state = ActorState::returning;
-  if (!record.spec.owner().empty())
+  if (!record.spec.owner().empty() && record.spec.owner() == record.request.quota_owner())
     record.place = rooms_.hold(record.spec.owner(), stored.ByteSizeLong());
   spawns_[{record.client, record.client_request}] = record.id;
   if (!record.spec.name().empty())

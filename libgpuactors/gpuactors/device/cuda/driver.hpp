@@ -120,8 +120,8 @@ inline constexpr int least_driver_version = std::max(12020, CUDA_VERSION / 1000 
 /// Loads the driver and calls cuInit.
 /// @returns `unsupported` with one line if there is no driver, only a library to link with, or one that is too old;
 /// else
-///          what cuInit reported: `device_lost` without a device, `unavailable` if the system is not ready and for all
-///          that says nothing else, `context_lost`.
+///          what cuInit reported: `device_lost` without a device, `context_lost`, and `unavailable` if the system is
+///          not ready, and for all codes that say nothing else.
 Result<Driver> load_driver();
 
 } // namespace gpuactors::cuda

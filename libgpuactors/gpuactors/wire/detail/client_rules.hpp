@@ -4,6 +4,8 @@
 
 #include <gpuactors/wire/detail/basp.hpp>
 
+#include <array>
+#include <cstddef>
 #include <string_view>
 
 namespace gpuactors::detail {
@@ -41,11 +43,30 @@ inline std::string_view why_refused(const LinkHeader& header, bool has_met) {
 
 /// Whether a message for an actor holds nothing but messages of gpuactors, and what goes beside those. CAF's own types
 /// may hold others, and these in turn others, so deep that reading them takes all of a stack; and some are its orders.
+/// But CAF greets each process on its own, and the other one's CAF answers: an atom, a name, an actor and its name.
 inline bool is_for_us(const void* payload, std::size_t size) {
-  return caf_version::has_only_types(payload, size, [](std::string_view name) {
-    return name.starts_with("gpuactors::") || name == "@strong_actor_ptr" || name == "caf::strong_actor_ptr"
-           || name == "@str" || name == "std::string";
+  enum class Kind { ours, text, actor, atom, other };
+  const auto kind_of = [](std::string_view name) {
+    if (name.starts_with("gpuactors::"))
+      return Kind::ours;
+    if (name == "@str" || name == "std::string")
+      return Kind::text;
+    if (name == "@strong_actor_ptr" || name == "caf::strong_actor_ptr")
+      return Kind::actor;
+    return name == "@atom" || name == "caf::ok_atom" ? Kind::atom : Kind::other;
+  };
+  constexpr std::array answer = {Kind::atom, Kind::text, Kind::actor, Kind::text};
+  bool is_ours = true;
+  bool is_answer = true;
+  std::size_t count = 0;
+  const bool is_whole = caf_version::has_only_types(payload, size, [&](std::string_view name) {
+    const auto kind = kind_of(name);
+    is_ours = is_ours && kind != Kind::atom && kind != Kind::other;
+    is_answer = is_answer && count < answer.size() && kind == answer.at(count);
+    ++count;
+    return is_ours || is_answer;
   });
+  return is_whole && (is_ours || count == answer.size());
 }
 
 } // namespace gpuactors::detail
