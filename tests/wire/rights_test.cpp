@@ -2,7 +2,7 @@
 #include "certificate_fixture.hpp"
 #include "system.hpp"
 
-#include <gpuactors/wire/detail/basp.hpp>
+#include <gpuactors/wire/detail/client_rules.hpp>
 #include <gpuactors/wire/detail/link_gate.hpp>
 #include <gpuactors/wire/guarded.hpp>
 
@@ -484,6 +484,41 @@ TEST_CASE("clients may use a broker, and neither join it, nor follow it, nor end
   CHECK_FALSE(permits(v1::FollowState{}, clients));
   CHECK_FALSE(permits(v1::TakenOver{}, clients));
   CHECK_FALSE(permits(v1::NodePrograms{}, clients));
+}
+
+TEST_CASE("what a message holds is known from the names of its types, of which none may be missing", "[wire][rights]") {
+  System system;
+  const auto payload_of = [&](const caf::message& content) {
+    caf_version::Bytes bytes;
+#if GPUACTORS_CAF_017
+    REQUIRE(caf_version::encode(system.get(), std::vector<caf::strong_actor_ptr>{}, bytes));
+#endif
+    REQUIRE(caf_version::encode(system.get(), content, bytes));
+    return bytes;
+  };
+  const auto is_for_us = [](const caf_version::Bytes& bytes, std::size_t size) {
+    return detail::is_for_us(bytes.data(), size);
+  };
+  const auto call = payload_of(caf::make_message(std::string{"add"}, Payload{}));
+  CHECK(is_for_us(call, call.size()));
+  const auto exit = payload_of(caf::make_message(caf::exit_msg{caf::actor_addr{}, caf::exit_reason::kill}));
+  CHECK_FALSE(is_for_us(exit, exit.size()));
+  // As far as the names go, nothing shorter passes for a whole one.
+  const auto hello = payload_of(caf::make_message(v1::Hello{}, caf::strong_actor_ptr{}));
+  CHECK(is_for_us(hello, hello.size()));
+  const auto names = std::string_view{reinterpret_cast<const char*>(hello.data()), hello.size()};
+  const auto end = names.find("strong_actor_ptr");
+  for (std::size_t size = 0; end != std::string_view::npos && size < end + 16; ++size)
+    CHECK_FALSE(is_for_us(hello, size));
+  // The answer of CAF's own actors, of which no part may stand alone.
+  const caf::strong_actor_ptr nobody;
+  const auto atom = caf::ok_atom_v;
+  const auto whole = payload_of(caf::make_message(atom, std::string{"info"}, nobody, std::string{"spawner"}));
+  CHECK(is_for_us(whole, whole.size()));
+  const auto link = payload_of(caf::make_message(atom, nobody));
+  CHECK_FALSE(is_for_us(link, link.size()));
+  const auto longer = payload_of(caf::make_message(atom, std::string{}, nobody, std::string{}, std::string{}));
+  CHECK_FALSE(is_for_us(longer, longer.size()));
 }
 
 TEST_CASE("the header of a message tells what must not come from clients", "[wire][rights]") {
