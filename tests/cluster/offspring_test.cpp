@@ -97,6 +97,15 @@ TEST_CASE("what an actor has spawned ends with it, however it ends", "[cluster]"
   CHECK(must(cluster.state()).leases_size() == 0);
 }
 
+TEST_CASE("an actor without a name is ended by its number", "[cluster]") {
+  auto cluster = embed_family();
+  const auto child = must(cluster.spawn("child"));
+  CHECK(cluster.kill(ActorId{}).error().code() == Errc::invalid_argument);
+  CHECK(cluster.kill(child.id()));
+  CHECK(alive(cluster).empty());
+  CHECK(cluster.kill(child.id()).error().code() == Errc::not_found);
+}
+
 TEST_CASE("what a constructor has spawned before it failed ends", "[cluster]") {
   auto cluster = embed_family();
   CHECK_FALSE(cluster.spawn("mother", text("fails"), {.gpus = 0.25}));

@@ -261,9 +261,10 @@ def kill_restarts(cluster):
     same(cluster.run("kill", "k0"), "k0 has ended and restarts (restart 1)\n")
     same(cluster.json("call", "k0", "where")["restarts"], 1)
     same(cluster.run("kill", "k0", "--no-restart"), "k0 has ended\n")
-    number = str(cluster.json("spawn", "counter", "--json")["id"])
-    same(cluster.run("kill", number), f"{number} has ended\n")
-    fits(f'there is no actor named "{number}"', cluster.run("kill", number, code=2))
+    named = cluster.json("spawn", "counter", "--name", "k1", "--json")["id"]
+    # Only who has no name is known by the number.
+    fits(f'there is no actor named "{named}"', cluster.run("kill", str(named), code=2))
+    same(cluster.run("kill", "k1", "--no-restart"), "k1 has ended\n")
     same(cluster.actor("k0"), None)
 
 
