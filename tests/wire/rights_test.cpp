@@ -323,7 +323,7 @@ TEST_CASE_METHOD(LinkFixture, "a client has CAF do nothing: it links, ends and r
   CHECK(greeted().add(to, caf::make_message(v1::Hello{}, exit)).is_sent_away(address, files));
   auto nested = caf::make_message(v1::Hello{});
   for (int depth = 0; depth < 1'000; ++depth)
-    nested = caf::make_message(nested);
+    nested = caf::make_message(v1::Hello{}, nested);
   CHECK(greeted().add(to, nested).is_sent_away(address, files));
   // To CAF's own actors, which have names: short ones arrive nowhere, as CAF itself sends some.
   constexpr std::uint8_t to_a_name = 1;
