@@ -195,6 +195,21 @@ TEST_CASE("a group that shrinks gives a bundle back when what ran in it has ende
   CHECK(f.submit(gpus(1)).kind == Kind::granted);
 }
 
+TEST_CASE("a group that shrinks, and has nothing left, is removed while others wait to be served") {
+  Fixture f({node_of("n0", 2)});
+  GroupRequest request;
+  request.bundles = {gpus(1), gpus(1)};
+  request.shrinks = true;
+  const auto group = f.submit_group(request).group;
+  f.ledger.pause();
+  f.take(f.ledger.remove_node("n0", f.now));
+  const auto events = f.take(f.ledger.release_group(group, f.now));
+  REQUIRE(events.size() == 1);
+  CHECK(events.front().kind == Kind::released);
+  CHECK(f.ledger.resume(f.now).empty());
+  CHECK(f.ledger.release_group(group, f.now).error().code() == Errc::not_found);
+}
+
 TEST_CASE("under STRICT_PACK a group that shrinks keeps the bundles that were not lost") {
   Fixture f({node_of("n0", 2)});
   auto group = shrinking(2);

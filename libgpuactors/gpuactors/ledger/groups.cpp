@@ -171,7 +171,8 @@ Result<Ledger::Events> Ledger::Impl::release_group(GroupId id, TimePoint now) {
   if (it == groups_.end())
     return fail(Errc::not_found, fmt::format("there is no placement group {}", id.value()));
   Events events;
-  if (it->second.bundles.empty()) {
+  // One that shrinks, and of which nothing is left, is not in the queue.
+  if (it->second.bundles.empty() && queue_.find(it->second.key) != nullptr) {
     refuse_entry(it->second.key, Event::Kind::released, Errc::cancelled, "withdrawn while it waited", events);
   } else {
     if (it->second.lacks(-1))
