@@ -187,13 +187,15 @@ TEST_CASE("source of clients includes the compiler's own headers, and no files o
     return checked.has_value();
   };
   CHECK(check("__global__ void k(float* x) { x[0] = 1; } // includes nothing"));
+  CHECK(check("const char* rule = \"#\\n\";"));
   CHECK(check("#include <cuda_fp16.h>\n#  include /* of CUDA */ <cuda/std/limits>\n", "-DN=3"));
   for (const std::string source :
        {"#include \"/proc/self/environ\"", "#include \"node.key\"", "#include </proc/self/cmdline>",
         "#include <../node.key>", "#define F \"node.key\"\n#include F", "#inc\\\nlude \"node.key\"",
         "#inc\\ \nlude \"node.key\"", "%:include \"node.key\"", "#/* \n */include \"node.key\"",
         "# /**/ include_next <node.key>", "int a[] = {\n#embed <node.key>\n};", "?\?=include \"node.key\"",
-        "#inc?\?/\nlude \"node.key\"", "#if __has_include(<a.h>)\n#endif", "#include<x", "#import \"node.key\""})
+        "#inc?\?/\nlude \"node.key\"", "#if __has_include(<a.h>)\n#endif", "#include<x", "#import \"node.key\"",
+        "#\\u0069nclude \"node.key\""})
     CHECK_FALSE(check(source));
   CHECK_FALSE(check("", "-I/etc"));
   CHECK_FALSE(check("", "--include-path=/etc"));

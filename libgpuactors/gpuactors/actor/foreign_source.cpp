@@ -95,7 +95,10 @@ Result<void> check_foreign_source(const v1::SourceTask& task) {
     const auto directive = after_space(rest.substr(mark));
     const auto end = std::find_if_not(directive.begin(), directive.end(), is_word);
     const auto name = directive.substr(0, static_cast<std::size_t>(end - directive.begin()));
-    if (name == "embed" || name == "import" || name == "include_next"
+    // A letter may be spelled by its number. (Any other backslash is in a text, as "#\n".)
+    const bool is_spelled_out = directive.starts_with("\\u") || directive.starts_with("\\U")
+                                || directive.starts_with("\\N") || directive.starts_with("?\?/");
+    if (is_spelled_out || name == "embed" || name == "import" || name == "include_next"
         || (name == "include" && !is_own_header(after_space(directive.substr(name.size())))))
       return not_for_them("#" + std::string{directive.substr(0, std::min<std::size_t>(directive.find('\n'), 80))});
   }

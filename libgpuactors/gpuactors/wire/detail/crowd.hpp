@@ -25,10 +25,10 @@ public:
     if (taken_ >= places_)
       return false;
     if (!caller.administers) {
-      auto& same = of_clients_[caller.name];
-      if (same >= most_of_one() || clients_ >= places_ - places_ / 4)
+      const auto same = of_clients_.find(caller.name);
+      if ((same != of_clients_.end() && same->second >= most_of_one()) || clients_ >= places_ - places_ / 4)
         return false;
-      ++same;
+      ++of_clients_[caller.name];
       ++clients_;
     }
     ++taken_;
