@@ -156,25 +156,18 @@ void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
     return answer_with(*record, std::move(answer), message.client(), until_after(message.limit_ms()));
   }
   if (may_come_back(message.name(), message.id())) {
-    if (early_finds_.size() >= next_early_look_) {
-      give_up_early_finds([now = world_.now()](const EarlyFind& find) { return find.until <= now; });
-      next_early_look_ = std::max(fewest_early_finds, 2 * early_finds_.size());
-    }
-    early_finds_.push_back({message, std::move(answer), until_after(message.limit_ms())});
+    early_.keep(EarlyCalls::Find{message, std::move(answer), until_after(message.limit_ms())}, world_.now());
     return;
   }
   if (message.has_handle())
     return answer.deliver(fail(Errc::not_found, why_not_there(message.handle())));
   if (message.name().empty())
-    return answer.deliver(fail(Errc::actor_died, how_ended(message.id())));
+    return answer.deliver(fail(Errc::actor_died, ended_.how_ended(message.id())));
   answer.deliver(fail(no_actor(message.name_space(), message.name())));
 }
 
 Error BrokerCore::no_actor(const std::string& name_space, const std::string& name) const {
-  const auto last = std::find_if(ended_.rbegin(), ended_.rend(), [&](const auto& ended) {
-    return ended.actor().name() == name && ended.actor().name_space() == name_space;
-  });
-  if (last != ended_.rend())
+  if (const auto* last = ended_.find(name_space, name))
     return Error{Errc::not_found,
                  fmt::format("there is no actor named \"{}\" any more: it has ended: {}", name, last->reason())};
   // Comparing takes time that others wait for.
@@ -187,25 +180,11 @@ Error BrokerCore::no_actor(const std::string& name_space, const std::string& nam
 }
 
 std::string BrokerCore::why_not_there(const v1::ActorHandle& handle) const {
-  if (const auto* ended = find_ended(handle.id()))
-    return is_of_elsewhere(handle, ended->actor().origin()) ? of_elsewhere(handle).message() : how_ended(handle.id());
+  if (const auto* ended = ended_.find(handle.id()))
+    return is_of_elsewhere(handle, ended->actor().origin()) ? of_elsewhere(handle).message()
+                                                            : ended_.how_ended(handle.id());
   return fmt::format("{} is not in this cluster: it has ended long ago, or was spawned in another cluster",
                      describe(handle));
-}
-
-const v1::EndedActor* BrokerCore::find_ended(std::uint64_t id) const {
-  const auto found =
-      std::find_if(ended_.rbegin(), ended_.rend(), [id](const auto& entry) { return entry.actor().id() == id; });
-  return found != ended_.rend() ? &*found : nullptr;
-}
-
-std::string BrokerCore::how_ended(std::uint64_t id) const {
-  const auto* found = find_ended(id);
-  if (found == nullptr)
-    return fmt::format("actor {} has ended", id);
-  const auto& actor = found->actor();
-  return fmt::format("actor {} ({}) has ended: {}", actor.name().empty() ? std::to_string(id) : actor.name(),
-                     actor.type(), found->reason());
 }
 
 bool BrokerCore::may_come_back(const std::string& name, std::uint64_t id) const {
@@ -214,34 +193,25 @@ bool BrokerCore::may_come_back(const std::string& name, std::uint64_t id) const 
 }
 
 void BrokerCore::answer_early() {
-  for (auto& [message, answer] : std::exchange(early_types_, {}))
-    types(message, std::move(answer));
-  for (auto& [message, caller, answer] : std::exchange(early_kills_, {})) {
+  for (auto& call : early_.take_types())
+    types(call.message, std::move(call.answer));
+  for (auto& call : early_.take_kills()) {
+    const auto& message = call.message;
     // An actor of that name that was spawned since is not the one to kill.
     const auto* found = find_record({message.name_space(), message.name()}, message.id());
     if (found == nullptr || found->id.value() <= options_.last_id)
-      kill(message, caller, std::move(answer));
+      kill(message, call.caller, std::move(call.answer));
     else if (settling_)
-      early_kills_.push_back({message, caller, std::move(answer)});
+      early_.keep(std::move(call));
     else
-      answer.deliver(fail(no_actor(message.name_space(), message.name())));
+      call.answer.deliver(fail(no_actor(message.name_space(), message.name())));
   }
   const auto now = world_.now();
-  give_up_early_finds([now](const EarlyFind& find) { return find.until <= now; });
-  for (auto& [message, answer, until] : std::exchange(early_finds_, {})) {
-    if (until != never)
-      message.set_limit_ms(to_milliseconds(until - now));
-    find(message, std::move(answer));
+  for (auto& call : early_.take_finds(now)) {
+    if (call.until != never)
+      call.message.set_limit_ms(to_milliseconds(call.until - now));
+    find(call.message, std::move(call.answer));
   }
-}
-
-void BrokerCore::give_up_early_finds(const std::function<bool(const EarlyFind&)>& is_over) {
-  std::erase_if(early_finds_, [&is_over](EarlyFind& find) {
-    const bool over = is_over(find);
-    if (over)
-      find.answer.deliver(fail(Errc::deadline_exceeded, "nobody waits for the actor any more"));
-    return over;
-  });
 }
 
 TimePoint BrokerCore::until_after(std::uint64_t limit_ms) const {
@@ -254,7 +224,7 @@ void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAn
   auto* record = find_record({message.name_space(), message.name()}, message.id());
   if (record == nullptr) {
     if (may_come_back(message.name(), message.id()))
-      early_kills_.push_back({message, caller, std::move(answer)});
+      early_.keep(EarlyCalls::Kill{message, caller, std::move(answer)});
     else if (message.again())
       answer.deliver({});
     else
@@ -474,9 +444,7 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
   auto& record = node.mapped();
   stop_reminding(record);
   give_up_move(record);
-  if (ended_.size() >= limits::ended_actors)
-    ended_.pop_front();
-  auto& ended = ended_.emplace_back();
+  auto& ended = ended_.add();
   *ended.mutable_actor() = record.last ? std::move(*record.last) : info_of(record);
   ended.set_unix_ns(world_.unix_ns());
   ended.set_error(static_cast<std::uint32_t>(error.code()));
@@ -490,9 +458,9 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
     forgotten_.insert(id);
   // Only of what this broker has spawned itself are all lives known.
   if (record.strayed || record.lives.restarts() > 0 || id.value() <= options_.last_id)
-    bury(id);
+    keeper_.bury(id);
   if (record.spec.detached() || !record.spec.name().empty())
-    drop(StateSection::actors, id.value());
+    keeper_.erase(StateSection::actors, id.value());
   record.seekers.answer([&] { return fail(error); });
   for (auto& killer : record.killers)
     killer.deliver({});

@@ -10,18 +10,11 @@ LedgerOptions ledger_options(std::uint64_t last_id) {
   return options;
 }
 
-/// Puts in front of the store what brokers that stand by read.
-BrokerOptions with_feed(BrokerOptions options) {
-  if (options.store != nullptr)
-    options.store = std::make_shared<StateFeed>(std::move(options.store), options.last_id + 1);
-  return options;
-}
-
 } // namespace
 
 BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
-  : world_(world), options_(with_feed(std::move(options))), feed_(std::static_pointer_cast<StateFeed>(options_.store)),
-    ledger_(ledger_options(options_.last_id)), log_(world),
+  : world_(world), options_(std::move(options)), ledger_(ledger_options(options_.last_id)), log_(world),
+    keeper_(world, log_, options_.store, options_.last_id),
     rooms_("actors and placement groups", limits::started_per_name, limits::started_bytes_per_name),
     followers_(options_.term, options_.link_timeout, options_.other, world.now()), last_request_(options_.last_id),
     last_actor_(options_.last_id), last_group_(options_.last_id) {
@@ -49,8 +42,7 @@ void BrokerCore::start() {
 
 void BrokerCore::finish() {
   ledger_.finish();
-  if (commit_due_)
-    commit();
+  keeper_.finish();
 }
 
 void BrokerCore::wake(Wake what) {
@@ -65,9 +57,9 @@ void BrokerCore::wake(Wake what) {
   case Wake::settled:
     return settled();
   case Wake::commit:
-    return commit();
+    return keeper_.commit();
   case Wake::emptying:
-    emptying_ = false;
+    emptying_pace_.look();
     return empty_nodes();
   case Wake::due:
     return look_at_due();

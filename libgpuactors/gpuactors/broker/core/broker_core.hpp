@@ -5,25 +5,30 @@
 
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/broker/core/actor_record.hpp>
+#include <gpuactors/broker/core/arrivals.hpp>
 #include <gpuactors/broker/core/broker_options.hpp>
+#include <gpuactors/broker/core/client_record.hpp>
+#include <gpuactors/broker/core/early_calls.hpp>
+#include <gpuactors/broker/core/emptying_pace.hpp>
+#include <gpuactors/broker/core/ended_actors.hpp>
 #include <gpuactors/broker/core/event_log.hpp>
 #include <gpuactors/broker/core/followers.hpp>
+#include <gpuactors/broker/core/group_record.hpp>
 #include <gpuactors/broker/core/node_record.hpp>
 #include <gpuactors/broker/core/offspring.hpp>
 #include <gpuactors/broker/core/recorded_ledger.hpp>
+#include <gpuactors/broker/core/reminders.hpp>
 #include <gpuactors/broker/core/rooms.hpp>
-#include <gpuactors/broker/core/state_feed.hpp>
+#include <gpuactors/broker/core/state_keeper.hpp>
+#include <gpuactors/broker/core/task_records.hpp>
+#include <gpuactors/broker/core/turns.hpp>
 #include <gpuactors/broker/core/world.hpp>
 
-#include <deque>
-#include <functional>
 #include <limits>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
 namespace gpuactors {
@@ -113,25 +118,6 @@ private:
 
   static constexpr std::uint64_t stop_grace_ms = std::chrono::milliseconds{limits::stop_grace}.count();
 
-  struct ClientRecord {
-    std::string name;
-    /// The name in its certificate.
-    std::string owner;
-    std::string release;
-    /// Null while the client is away.
-    ContactPtr port;
-    /// Key in `peers_`.
-    std::uint64_t peer = 0;
-    /// Leases that the client says it holds.
-    std::set<LeaseId> claimed;
-    /// How long the client may be away.
-    Duration grace{};
-    /// It has said goodbye: the end of its connection is its own end.
-    bool leaves = false;
-    /// Set while the connection is lost: when the client's work is ended.
-    std::optional<TimePoint> away_until;
-  };
-
   /// The node or the client at the other end of a watched connection.
   struct Peer {
     std::string node;
@@ -144,88 +130,6 @@ private:
     Duration machine_time;
   };
 
-  /// A request for a task lease that is not granted yet.
-  struct TaskRequest {
-    ClientId client = 0;
-    std::uint64_t client_request = 0;
-    /// Client and resource request, as one string: leases with another key make way for this request.
-    std::string key;
-    GroupId group;
-    bool isolated = false;
-    google::protobuf::Map<std::string, std::string> environment;
-    /// The type of the tasks.
-    std::string task;
-    GrantAnswer answer;
-  };
-
-  using Report =
-      std::variant<v1::LeaseStarted, v1::LeaseEnded, v1::ActorSaved, v1::HolderUsage::Entry, v1::HolderUsage>;
-
-  /// A look-up of an actor that may come back.
-  struct EarlyFind {
-    v1::FindActor message;
-    FindAnswer answer;
-    TimePoint until;
-  };
-
-  static constexpr std::size_t fewest_early_finds = 64;
-
-  /// A kill of an actor that has not come back yet.
-  struct EarlyKill {
-    v1::KillActor message;
-    Caller caller;
-    DoneAnswer answer;
-  };
-
-  /// A node that has registered, and is not admitted while the broker waits for other nodes.
-  struct Arrival {
-    v1::RegisterNode message;
-    ContactPtr agent;
-    DoneAnswer answer;
-    /// The node's reports since, in order. They are about leases that the broker does not know before it admits the
-    /// node.
-    std::vector<Report> reports;
-  };
-
-  /// A reminder to look at an actor or a client again.
-  struct Due {
-    TimePoint at;
-    ActorId actor;
-    /// 0 in an actor's reminder.
-    ClientId client = 0;
-
-    friend auto operator<=>(const Due&, const Due&) = default;
-  };
-
-  /// Leases that a node sends ahead of its registration, as far as they have arrived.
-  struct HeldParts {
-    std::string node;
-    std::uint64_t registration = 0;
-    std::vector<v1::HeldLease> held;
-  };
-
-  /// A placement group, waiting or placed.
-  struct GroupRecord {
-    std::string name;
-    v1::SubmitGroup request;
-    std::optional<GroupAnswer> placed;
-    /// Callers who wait for the group's end; always empty unless it is ending.
-    std::vector<DoneAnswer> removers;
-    bool ending = false;
-    /// Its owner's.
-    Rooms::Place place;
-  };
-
-  struct TaskLease {
-    ClientId client = 0;
-    std::string key;
-    /// The answer to the client, set while the lease's runner is being started.
-    std::optional<GrantAnswer> starting;
-    bool reclaimed = false;
-    /// The agent was told to end the lease.
-    bool ending = false;
-  };
-
   // -- nodes and clients: peers.cpp -----------------------------------------------------
 
   void settled();
@@ -234,17 +138,6 @@ private:
   std::uint64_t watch(const ContactPtr& contact, Peer peer);
   /// The same node is back on a new connection: reconciles its leases with those in the ledger.
   void reconcile(const v1::RegisterNode& message);
-  /// The node that holds the lease and is not admitted yet; null if there is none.
-  Arrival* arrival_with(std::uint64_t lease, std::uint64_t epoch);
-  /// Keeps a report of a lease whose node is not admitted yet; `admit` passes it to `hear`.
-  /// @returns false if there is no such node: the report is to be handled now.
-  template <class Message>
-  bool postpone(const Message& report) {
-    auto* arrival = arrival_with(report.lease(), report.epoch());
-    if (arrival != nullptr)
-      arrival->reports.emplace_back(report);
-    return arrival != nullptr;
-  }
   void hear(const Report& report);
   /// Adds nodes with all leases that they hold, and restores the groups that have bundles on them.
   void admit(std::vector<Arrival> arrivals);
@@ -310,13 +203,6 @@ private:
   /// Sets in whose quota a request of the caller needs room; a client may borrow from leases of its own name alone.
   void set_owner(v1::ResourceRequest& request, const Caller& caller) const;
   Result<void> change_quota(const std::string& owner, std::optional<Share> limit);
-  /// What waits for the quota of one owner.
-  struct OverQuota {
-    /// The key of all that waits, as in `TaskRequest`; empty if it differs or is no task's.
-    std::string key;
-    /// The id of the first.
-    std::uint64_t first = 0;
-  };
   /// The owners for whom something waits that their quotas leave no room for now.
   [[nodiscard]] std::map<std::string, OverQuota> over_quotas() const;
   /// Reclaims the leases with another key that clients of this owner keep for their next task: nobody else's would
@@ -353,14 +239,7 @@ private:
   [[nodiscard]] bool awaits_nodes() const;
   void keep(const ActorRecord& record);
   void keep(GroupId id);
-  void drop(StateSection section, std::uint64_t id);
-  /// Records that an actor has ended of which a node that is cut off may still have a life: no later broker takes it.
-  void bury(ActorId id);
-  /// Records in the store that ids up to some way beyond `given` may be issued: a restarted broker begins above them.
-  void reserve_ids(std::uint64_t given);
   void look_at_followers();
-  void commit_soon();
-  void commit();
 
   // -- types of tasks and actors: types.cpp ----------------------------------------------
 
@@ -395,13 +274,9 @@ private:
 
   // -- actors: actors.cpp ---------------------------------------------------------------
 
-  /// Error texts for callers who ask for an actor that no longer exists, or never did.
-  [[nodiscard]] std::string how_ended(std::uint64_t id) const;
   /// The error for a name that nobody has: why the last one that had it has ended, or which names are like it.
   [[nodiscard]] Error no_actor(const std::string& name_space, const std::string& name) const;
   [[nodiscard]] std::string why_not_there(const v1::ActorHandle& handle) const;
-  /// Null if the broker does not know of its end any more.
-  [[nodiscard]] const v1::EndedActor* find_ended(std::uint64_t id) const;
   /// Whether a node that has not come back yet may bring the actor back.
   [[nodiscard]] bool may_come_back(const std::string& name, std::uint64_t id) const;
   /// Answers early questions for types, and look-ups and kills of actors, as far as those are back now.
@@ -435,7 +310,6 @@ private:
   /// Ends the client's request for a name that is still taken. @returns whether there was one.
   bool give_up_heir(const std::pair<ClientId, std::uint64_t>& key);
   void give_up_late_heirs(ActorRecord& record);
-  void give_up_early_finds(const std::function<bool(const EarlyFind&)>& is_over);
   /// @param limit_ms 0: there is no limit.
   [[nodiscard]] TimePoint until_after(std::uint64_t limit_ms) const;
   void answer_with(ActorRecord& record, FindAnswer answer, ClientId client, TimePoint until = never);
@@ -475,7 +349,16 @@ private:
   void make_way(RequestId request);
   void make_way(const Event& pending);
   void take_turns();
-  void begin_turn();
+  /// Who waits for what leases could make way for.
+  struct Crowd {
+    Waiting waiting;
+    bool anybody = false;
+    /// A placement group that no quota keeps out.
+    bool group = false;
+    /// All whom a lease could serve have the key of the oldest.
+    bool all_alike = true;
+  };
+  [[nodiscard]] Crowd who_waits() const;
   /// While requests wait, reclaims leases granted since the last turn, so that a client which acquires one lease after
   /// another does not keep the others out.
   void make_way_again();
@@ -502,12 +385,11 @@ private:
 
   BrokerWorld& world_;
   const BrokerOptions options_;
-  /// The store, as brokers that stand by read it; null without one.
-  std::shared_ptr<StateFeed> feed_;
   RecordedLedger ledger_;
   bool recording_failed_ = false;
   bool settling_ = false;
   EventLog log_;
+  StateKeeper keeper_;
   std::map<std::string, NodeRecord> nodes_;
   std::map<ClientId, ClientRecord> clients_;
   std::map<std::uint64_t, Peer> peers_;
@@ -526,51 +408,27 @@ private:
   std::map<LeaseId, std::uint64_t> graces_;
   std::map<ActorId, ActorRecord> actors_;
   std::map<ActorName, ActorId> names_;
-  // Actors that have ended, the latest last.
-  std::deque<v1::EndedActor> ended_;
+  EndedActors ended_;
   // When the broker last was seen to run, and until when lost peers may come back because it did not.
   std::optional<Pulse> last_pulse_;
   TimePoint patient_until_{};
-  std::set<Due> dues_;
-  TimePoint next_due_ = never;
+  Reminders reminders_;
   std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;
   // Withdrawn requests of clients that are here, for nodes that bring back what was asked for: a bounded number of
   // each.
   std::set<std::pair<ClientId, std::uint64_t>> withdrawn_;
-  // Actors of an earlier broker that have ended since: their nodes may not know. And those of them that the store has.
+  // Actors of an earlier broker that have ended since: their nodes may not know.
   std::set<ActorId> forgotten_;
-  std::set<ActorId> buried_;
   // Actors of an earlier broker that have ended themselves, as their nodes tell: the latest such life of each.
   std::map<ActorId, v1::LeaseEnded> own_ends_;
-  // Leases that nodes sent ahead of their registration, by agent id.
-  std::map<std::uint64_t, HeldParts> held_ahead_;
-  std::vector<Arrival> arrivals_;
-  // Calls that arrived while nodes and clients of an earlier broker may still come back.
-  std::vector<EarlyFind> early_finds_;
-  // When there are so many, those who wait no longer are given up.
-  std::size_t next_early_look_ = fewest_early_finds;
-  std::vector<EarlyKill> early_kills_;
-  std::vector<std::pair<v1::GetTypes, TypesAnswer>> early_types_;
-  std::vector<std::pair<v1::Withdraw, DoneAnswer>> early_withdrawals_;
+  Arrivals arrivals_;
+  EarlyCalls early_;
   std::map<GroupId, v1::StoredGroup> stored_groups_;
   std::map<std::string, v1::StoredNode> stored_nodes_;
-  bool commit_due_ = false;
-  // Why the last attempt to write the store failed; empty: it did not.
-  std::string store_error_;
-  std::uint64_t reserved_ids_ = 0;
   /// Brokers that stand by for this one.
   Followers followers_;
-  // Whether the next turn of `make_way_again` is scheduled, the length of a turn, and the oldest waiting request that
-  // could be served at the last one.
-  bool making_way_ = false;
-  Duration turn_ = limits::lease_turn;
-  std::optional<RequestId> oldest_waiter_;
-  // When that turn is over, and what waited for quotas at the last one.
-  TimePoint turn_due_ = never;
-  std::map<std::string, OverQuota> over_quotas_;
-  bool emptying_ = false;
-  std::chrono::milliseconds emptying_pause_{200};
-  std::size_t emptying_left_ = 0;
+  Turns turns_;
+  EmptyingPace emptying_pace_;
   // Requests for the next places of actors that move; each only while it is being submitted.
   std::map<RequestId, ActorId> moves_;
   // Leases reserved as the next places of actors that move.

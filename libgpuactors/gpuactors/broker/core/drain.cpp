@@ -18,10 +18,6 @@ std::int64_t unix_ms(const BrokerWorld& world) {
   return std::chrono::duration_cast<milliseconds>(std::chrono::nanoseconds{world.unix_ns()}).count();
 }
 
-/// How often a node that is being emptied is checked: soon again after something has left it, otherwise less often.
-constexpr milliseconds emptying_shortest{200};
-constexpr milliseconds emptying_longest{1'000};
-
 } // namespace
 
 Result<void> BrokerCore::undrain(const std::string& name) {
@@ -82,23 +78,17 @@ void BrokerCore::keep_drained(const std::string& name) {
                                        [&](const auto& item) { return nodes_.count(item.first) == 0; });
         away != stored_nodes_.end())
       forget_drained(std::string{away->first});
-  if (options_.store == nullptr)
-    return;
-  options_.store->put(StateSection::nodes, name, stored.SerializeAsString());
-  commit_soon();
+  keeper_.put(StateSection::nodes, name, stored.SerializeAsString());
 }
 
 void BrokerCore::forget_drained(const std::string& name) {
-  if (stored_nodes_.erase(name) == 0 || options_.store == nullptr)
-    return;
-  options_.store->erase(StateSection::nodes, name);
-  commit_soon();
+  if (stored_nodes_.erase(name) > 0)
+    keeper_.erase(StateSection::nodes, name);
 }
 
 void BrokerCore::look_again_at_nodes() {
-  if (std::exchange(emptying_, true))
-    return;
-  world_.wake(emptying_pause_, Wake::emptying);
+  if (const auto pause = emptying_pace_.plan())
+    world_.wake(*pause, Wake::emptying);
 }
 
 void BrokerCore::empty_nodes() {
@@ -124,8 +114,7 @@ void BrokerCore::empty_nodes() {
     for (const auto id : held)
       leave(id, name, late);
   }
-  emptying_pause_ = left == emptying_left_ ? std::min(2 * emptying_pause_, emptying_longest) : emptying_shortest;
-  emptying_left_ = left;
+  emptying_pace_.note(left);
   if (more)
     look_again_at_nodes();
 }

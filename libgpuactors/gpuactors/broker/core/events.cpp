@@ -79,7 +79,7 @@ void BrokerCore::apply(const Ledger::Events& events) {
 }
 
 void BrokerCore::on_granted(const Event& event) {
-  reserve_ids(event.lease->id.value());
+  keeper_.reserve_ids(event.lease->id.value());
   if (auto request = take_task_request(event.request)) {
     start_runner(*event.lease, std::move(*request));
   } else if (const auto move = moves_.find(event.request); move != moves_.end()) {
@@ -154,21 +154,15 @@ void BrokerCore::make_way(const Event& pending) {
     make_way(pending.request);
   // What waits for quotas makes turns longer, which is no reason for what comes to wait as long; more of the same is
   // none to take more turns.
-  const bool is_new = owner ? !over_quotas_.contains(*owner) : !over_quotas_.empty();
-  if (is_new && turn_ > limits::lease_turn) {
-    turn_ = limits::lease_turn;
-    begin_turn();
-  }
+  const auto& known = turns_.over_quota();
+  if (owner ? !known.contains(*owner) : !known.empty())
+    if (const auto turn = turns_.cut_short(world_.now()))
+      world_.wake(*turn, Wake::turn);
 }
 
 void BrokerCore::take_turns() {
-  if (!std::exchange(making_way_, true))
-    begin_turn();
-}
-
-void BrokerCore::begin_turn() {
-  turn_due_ = deadline_after(world_.now(), turn_);
-  world_.wake(turn_, Wake::turn);
+  if (const auto turn = turns_.begin(world_.now()))
+    world_.wake(*turn, Wake::turn);
 }
 
 bool BrokerCore::waits(GroupId id, const GroupRecord& group) const {
@@ -180,22 +174,13 @@ bool BrokerCore::waits(GroupId id, const GroupRecord& group) const {
              && ledger_.bundles_of(id).size() < static_cast<std::size_t>(group.request.bundles_size()));
 }
 
-void BrokerCore::make_way_again() {
-  if (world_.now() < turn_due_)
-    return; // stale: a shorter turn has overtaken this one
-  making_way_ = false;
-  turn_due_ = never;
-  const auto over = std::exchange(over_quotas_, over_quotas());
-  bool helped = false;
-  for (const auto& [owner, waiting] : over_quotas_) {
-    make_room_for(owner, waiting.key);
-    const auto last = over.find(owner);
-    helped |= last == over.end() || last->second.first != waiting.first;
-  }
+BrokerCore::Crowd BrokerCore::who_waits() const {
+  Crowd crowd;
+  crowd.waiting.over_quota = over_quotas();
+  crowd.anybody = !task_requests_.empty() || !actor_requests_.empty();
   // No lease is reclaimed for requests that no node could serve now, whatever made way.
-  std::optional<RequestId> oldest;
+  auto& oldest = crowd.waiting.oldest;
   const std::string* key = nullptr;
-  bool all_alike = true;
   for (const auto& [id, task] : task_requests_) {
     if (!ledger_.could_be_served(id))
       continue;
@@ -203,35 +188,36 @@ void BrokerCore::make_way_again() {
       oldest = id;
       key = &task.key;
     } else if (*key != task.key) {
-      all_alike = false;
+      crowd.all_alike = false;
       break;
     }
   }
   for (const auto& [id, actor] : actor_requests_)
     if (ledger_.could_be_served(id)) {
       oldest = oldest ? std::min(*oldest, id) : id;
-      all_alike = false;
+      crowd.all_alike = false;
       break;
     }
-  bool any_group = false;
-  bool group_waits = false;
   for (const auto& [id, group] : groups_)
     if (waits(id, group)) {
-      any_group = true;
-      group_waits |= !ledger_.over_quota(id) && !ledger_.waits_in_vain(id);
+      crowd.anybody = true;
+      crowd.group |= !ledger_.over_quota(id) && !ledger_.waits_in_vain(id);
     }
-  if (task_requests_.empty() && actor_requests_.empty() && !any_group) {
-    turn_ = limits::lease_turn;
+  return crowd;
+}
+
+void BrokerCore::make_way_again() {
+  if (!turns_.end(world_.now()))
     return;
-  }
-  // If a turn did not help, for example because an actor holds what is missing, the next one will not either: turns
-  // become longer.
-  constexpr std::chrono::seconds longest_turn{10};
-  helped |= oldest && oldest != oldest_waiter_;
-  turn_ = helped ? Duration{limits::lease_turn} : std::min<Duration>(2 * turn_, longest_turn);
-  oldest_waiter_ = oldest;
-  if (oldest || group_waits)
-    return make_way(all_alike && !group_waits ? *oldest : RequestId{});
+  auto crowd = who_waits();
+  for (const auto& [owner, waiting] : crowd.waiting.over_quota)
+    make_room_for(owner, waiting.key);
+  if (!crowd.anybody)
+    return turns_.rest();
+  const auto oldest = crowd.waiting.oldest;
+  turns_.look(std::move(crowd.waiting));
+  if (oldest || crowd.group)
+    return make_way(crowd.all_alike && !crowd.group ? *oldest : RequestId{});
   take_turns();
 }
 
@@ -270,40 +256,33 @@ void BrokerCore::wake_for_ledger() {
 }
 
 void BrokerCore::remind(const Due& due) {
-  if (due.at == never)
-    return;
-  dues_.insert(due);
-  if (due.at >= next_due_)
-    return;
-  next_due_ = due.at;
-  world_.wake(std::max(Duration::zero(), due.at - world_.now()), Wake::due);
+  if (reminders_.add(due))
+    world_.wake(std::max(Duration::zero(), due.at - world_.now()), Wake::due);
 }
 
 void BrokerCore::look_at_due() {
-  // A stale wake-up: an earlier one has overtaken it, and has scheduled the remaining reminders.
   const auto now = world_.now();
-  if (now < next_due_)
+  if (!reminders_.wake(now))
     return;
-  next_due_ = never;
-  while (!dues_.empty() && dues_.begin()->at <= now) {
-    const auto due = dues_.extract(dues_.begin()).value();
-    if (const auto client = clients_.find(due.client); client != clients_.end() && client->second.away_until == due.at)
-      drop_client(due.client);
-    const auto actor = actors_.find(due.actor);
+  while (const auto due = reminders_.take(now)) {
+    if (const auto client = clients_.find(due->client);
+        client != clients_.end() && client->second.away_until == due->at)
+      drop_client(due->client);
+    const auto actor = actors_.find(due->actor);
     if (actor == actors_.end())
       continue;
     give_up_late_heirs(actor->second);
-    if (actor->second.due == due.at || actor->second.first_start_by == due.at)
+    if (actor->second.due == due->at || actor->second.first_start_by == due->at)
       actor_due(actor->second);
   }
-  if (!dues_.empty())
-    remind(*dues_.begin());
+  if (const auto next = reminders_.first())
+    remind(*next);
 }
 
 void BrokerCore::stop_reminding(ActorRecord& actor) {
   for (const auto& at : {std::exchange(actor.due, std::nullopt), std::exchange(actor.first_start_by, std::nullopt)})
     if (at)
-      dues_.erase({*at, actor.id, 0});
+      reminders_.remove({*at, actor.id});
 }
 
 v1::Lease BrokerCore::to_wire(const Lease& lease) const {

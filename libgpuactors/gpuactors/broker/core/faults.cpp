@@ -15,11 +15,13 @@ void BrokerCore::devices_failed(const v1::DeviceFault& message) {
     for (const auto index : message.devices())
       fail_device(message.node(), index, message.reason());
   // A node that waits to be admitted does not say it again.
-  for (auto& arrival : arrivals_)
-    if (arrival.message.node().name() == message.node() && of(arrival.message.agent()))
-      for (auto& device : *arrival.message.mutable_node()->mutable_devices())
-        if (std::count(message.devices().begin(), message.devices().end(), device.index()) > 0)
-          device.set_fault(message.reason());
+  arrivals_.each_of(message.node(), [&](Arrival& arrival) {
+    if (!of(arrival.message.agent()))
+      return;
+    for (auto& device : *arrival.message.mutable_node()->mutable_devices())
+      if (std::count(message.devices().begin(), message.devices().end(), device.index()) > 0)
+        device.set_fault(message.reason());
+  });
 }
 
 void BrokerCore::devices_used(const v1::DeviceUse& message) {

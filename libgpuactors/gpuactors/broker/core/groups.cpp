@@ -154,7 +154,7 @@ void BrokerCore::forget_group(GroupId id, const Error& error) {
     return;
   submitted_groups_.erase({group.mapped().request.client(), group.mapped().request.client_request()});
   offspring_.remove(spawner_of(group.mapped().request.spawner()), id);
-  drop(StateSection::groups, id.value());
+  keeper_.erase(StateSection::groups, id.value());
   if (group.mapped().placed)
     group.mapped().placed->deliver(fail(error));
   for (auto& remover : group.mapped().removers)

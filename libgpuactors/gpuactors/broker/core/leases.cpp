@@ -40,12 +40,12 @@ void BrokerCore::acquire(const v1::AcquireLease& message, const Caller& caller, 
   waiting.task = message.request().task();
   waiting.answer = std::move(answer);
   client_requests_[{message.client(), message.client_request()}] = id;
-  reserve_ids(id.value());
+  keeper_.reserve_ids(id.value());
   task_requests_.emplace(id, std::move(waiting));
   apply(ledger_.submit(id, std::move(*request), world_.now()));
 }
 
-BrokerCore::TaskRequest* BrokerCore::pending_request(const std::pair<ClientId, std::uint64_t>& key) {
+TaskRequest* BrokerCore::pending_request(const std::pair<ClientId, std::uint64_t>& key) {
   const auto found = client_requests_.find(key);
   return found != client_requests_.end() && ledger_.is_pending(found->second) ? &task_requests_.at(found->second)
                                                                               : nullptr;
@@ -81,7 +81,7 @@ void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
   // The answer says that the actor or group is gone, so it waits until all nodes are back; if the broker restarts
   // before, the client asks the new one.
   if (settling_) {
-    early_withdrawals_.emplace_back(message, std::move(answer));
+    early_.keep(EarlyCalls::Withdrawal{message, std::move(answer)});
     answer = DoneAnswer{[](const Result<void>&) {}};
   }
   if (actor != nullptr) {
@@ -99,7 +99,7 @@ void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
   }
 }
 
-std::optional<BrokerCore::TaskRequest> BrokerCore::take_task_request(RequestId id) {
+std::optional<TaskRequest> BrokerCore::take_task_request(RequestId id) {
   auto found = task_requests_.extract(id);
   if (found.empty())
     return std::nullopt;
@@ -126,7 +126,7 @@ void BrokerCore::start_runner(const Lease& lease, TaskRequest request) {
 }
 
 void BrokerCore::lease_started(const v1::LeaseStarted& message, ContactPtr holder, ContactPtr control) {
-  if (postpone(message))
+  if (arrivals_.postpone(message))
     return;
   const LeaseId id{message.lease()};
   const auto* lease = ledger_.find_lease(id);
@@ -210,7 +210,7 @@ void BrokerCore::leave_lost(LeaseId id) {
 }
 
 void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
-  if (postpone(message))
+  if (arrivals_.postpone(message))
     return;
   const LeaseId id{message.lease()};
   const auto* lease = ledger_.find_lease(id);

@@ -37,7 +37,7 @@ void BrokerCore::settled() {
     return world_.wake(patient_until_ - world_.now(), Wake::settled);
   settling_ = false;
   if (!arrivals_.empty())
-    admit(std::exchange(arrivals_, {}));
+    admit(arrivals_.take());
   // No node has brought a later life of these.
   for (const auto& [id, end] : own_ends_)
     apply_own_end(id, end);
@@ -59,35 +59,22 @@ void BrokerCore::settled() {
   end_orphans();
   start_missing_actors();
   answer_early();
-  for (auto& [message, answer] : std::exchange(early_withdrawals_, {}))
-    withdraw(message, std::move(answer));
+  for (auto& call : early_.take_withdrawals())
+    withdraw(call.message, std::move(call.answer));
   apply(ledger_.expect_nodes(false, world_.now()));
 }
 
 // -- nodes ----------------------------------------------------------------------------------------
 
 void BrokerCore::held_ahead(const v1::HeldAhead& message) {
-  auto& parts = held_ahead_[message.agent()];
-  if (message.registration() < parts.registration)
-    return; // a late part, from a connection that was lost
-  if (message.registration() > parts.registration)
-    parts = HeldParts{message.node(), message.registration(), {}};
-  parts.held.insert(parts.held.end(), message.held().begin(), message.held().end());
+  arrivals_.add_ahead(message);
 }
 
 void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, DoneAnswer answer) {
   if (agent == nullptr)
     return answer.deliver(fail(Errc::invalid_argument, "a node registers with the handle of its agent"));
-  if (message.held_ahead() > 0) {
-    const auto parts = held_ahead_.find(message.agent());
-    if (parts == held_ahead_.end() || parts->second.registration != message.registration()
-        || parts->second.held.size() != message.held_ahead())
-      return answer.deliver(
-          fail(Errc::unavailable, "not all that the node holds has arrived: it has to register again"));
-    for (auto& held : parts->second.held)
-      *message.add_held() = std::move(held);
-  }
-  std::erase_if(held_ahead_, [&](const auto& item) { return item.second.node == message.node().name(); });
+  if (auto complete = arrivals_.complete(message); !complete)
+    return answer.deliver(std::move(complete));
   const auto& node = message.node();
   if (auto checked =
           check_pulse(fmt::format("node {}", node.name()), message.heartbeat_ms(), message.link_timeout_ms());
@@ -109,25 +96,10 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
   // The node was restarted while the broker stood still: nothing of the one before comes back.
   if (known != nodes_.end() && known->second.agent == nullptr)
     drop_node(node.name());
-  // The node lost its connection while it waited to be admitted, and has registered again on another one.
-  for (auto& arrival : arrivals_)
-    if (arrival.message.node().name() == node.name() && arrival.message.agent() == message.agent())
-      arrival.answer.deliver(fail(Errc::unavailable, "the node has registered again since"));
-  std::erase_if(arrivals_, [&](const Arrival& arrival) {
-    return arrival.message.node().name() == node.name() && arrival.message.agent() == message.agent();
-  });
-  arrivals_.push_back({std::move(message), agent, std::move(answer), {}});
+  arrivals_.add({std::move(message), agent, std::move(answer), {}});
   // Nodes with bundles of one group are admitted together: bundles that are missing then are placed anew.
   if (!settling_ || !awaits_nodes())
-    admit(std::exchange(arrivals_, {}));
-}
-
-BrokerCore::Arrival* BrokerCore::arrival_with(std::uint64_t lease, std::uint64_t epoch) {
-  for (auto& arrival : arrivals_)
-    for (const auto& held : arrival.message.held())
-      if (held.lease().id() == lease && held.lease().epoch() == epoch)
-        return &arrival;
-  return nullptr;
+    admit(arrivals_.take());
 }
 
 void BrokerCore::hear(const Report& report) {
@@ -479,12 +451,7 @@ void BrokerCore::goodbye(const v1::Goodbye& message) {
 }
 
 void BrokerCore::node_leaves(const v1::Goodbye& message) {
-  std::erase_if(arrivals_, [&](Arrival& arrival) {
-    const bool leaves = arrival.message.node().name() == message.node() && arrival.message.agent() == message.agent();
-    if (leaves)
-      arrival.answer.deliver(fail(Errc::unavailable, "the node is being stopped"));
-    return leaves;
-  });
+  arrivals_.leave(message.node(), message.agent());
   const auto node = nodes_.find(message.node());
   if (node == nodes_.end() || node->second.agent_id != message.agent())
     return;
@@ -539,7 +506,7 @@ void BrokerCore::drop_client(ClientId id) {
   const auto [first, last] = withdrawals_of(id);
   withdrawn_.erase(first, last);
   end_stray_leases(id, {});
-  give_up_early_finds([id](const EarlyFind& find) { return find.message.client() == id; });
+  early_.drop_client(id);
   std::vector<ActorId> actors;
   for (auto& [actor, record] : actors_) {
     record.seekers.drop_client(id);

@@ -63,20 +63,18 @@ Result<void> BrokerCore::change_quota(const std::string& owner, std::optional<Sh
   if (!events)
     return fail(events.error());
   log_.add(EventKind::quota_set, owner, limit ? fmt::format("{} of devices", to_string(*limit)) : "removed");
-  if (options_.store != nullptr) {
+  if (limit) {
     v1::StoredQuota stored;
-    stored.set_gpu_units(limit.value_or(Share{}).units());
-    if (limit)
-      options_.store->put(StateSection::quotas, owner, stored.SerializeAsString());
-    else
-      options_.store->erase(StateSection::quotas, owner);
-    commit_soon();
+    stored.set_gpu_units(limit->units());
+    keeper_.put(StateSection::quotas, owner, stored.SerializeAsString());
+  } else {
+    keeper_.erase(StateSection::quotas, owner);
   }
   apply(*events);
   return {};
 }
 
-std::map<std::string, BrokerCore::OverQuota> BrokerCore::over_quotas() const {
+std::map<std::string, OverQuota> BrokerCore::over_quotas() const {
   const auto quotas = ledger_.quotas();
   std::map<std::string, OverQuota> result;
   if (std::none_of(quotas.begin(), quotas.end(), [](const QuotaView& quota) { return quota.limit.has_value(); }))

@@ -66,7 +66,7 @@ Result<void> BrokerCore::check_pulse(const std::string& who, std::int64_t heartb
 }
 
 void BrokerCore::saved(const v1::ActorSaved& message) {
-  if (postpone(message))
+  if (arrivals_.postpone(message))
     return;
   const LeaseId lease{message.lease()};
   const auto holder = actor_leases_.find(lease);
@@ -96,20 +96,15 @@ void BrokerCore::used(const v1::HolderUsage& message) {
 
 void BrokerCore::tasks_done(const v1::HolderUsage& message) {
   // Another node may ask for the name of one that is there.
-  for (auto& arrival : arrivals_)
-    if (arrival.message.node().name() == message.node() && arrival.message.agent() == message.agent()) {
-      std::erase_if(arrival.reports,
-                    [](const auto& report) { return std::holds_alternative<v1::HolderUsage>(report); });
-      arrival.reports.emplace_back(message);
-      return;
-    }
+  if (arrivals_.postpone_tasks(message))
+    return;
   if (const auto node = nodes_.find(message.node()); node != nodes_.end() && node->second.agent_id == message.agent())
     node->second.tasks = acceptable(message.tasks(), limits::call_stats_kept);
 }
 
 void BrokerCore::used(const v1::HolderUsage::Entry& report) {
   // Nodes send it right after their registration, and then only changes.
-  if (postpone(report))
+  if (arrivals_.postpone(report))
     return;
   const auto holder = actor_leases_.find(LeaseId{report.lease()});
   const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();

@@ -53,7 +53,7 @@ void BrokerCore::grant_more_time() {
   // Deadlines of others have passed while nobody could hear from them that they are there, or are done.
   for (auto& [id, client] : clients_)
     if (client.away_until && *client.away_until < patient_until_) {
-      dues_.erase({*client.away_until, ActorId{}, id});
+      reminders_.remove({*client.away_until, ActorId{}, id});
       client.away_until = patient_until_;
       remind({patient_until_, ActorId{}, id});
     }
@@ -63,7 +63,7 @@ void BrokerCore::grant_more_time() {
       node.empty_by = std::max(*node.empty_by, patient_until_);
   for (auto& [id, actor] : actors_)
     if (actor.first_start_by && *actor.first_start_by < patient_until_) {
-      dues_.erase({*actor.first_start_by, id});
+      reminders_.remove({*actor.first_start_by, id});
       actor.first_start_by = patient_until_;
       remind({patient_until_, id});
     }

@@ -104,17 +104,17 @@ void BrokerCore::add_past(const v1::GetState& message, v1::ClusterState& result,
       *result.add_events() = event;
       return room.keeps(*result.mutable_events(), "events");
     });
-  const auto ended = std::min<std::size_t>(message.ended(), ended_.size());
   Allowance metrics{limits::metrics_in_state_bytes};
-  for (auto it = ended_.rbegin(); it != ended_.rbegin() + static_cast<std::ptrdiff_t>(ended); ++it) {
+  ended_.for_each_latest(message.ended(), [&](const v1::EndedActor& ended) {
     auto& entry = *result.add_ended();
-    entry = *it;
+    entry = ended;
     entry.mutable_actor()->clear_metrics();
     if (!room.keeps(*result.mutable_ended(), "ended"))
-      return;
-    if (metrics.takes(it->actor().metrics()))
-      *entry.mutable_actor()->mutable_metrics() = it->actor().metrics();
-  }
+      return false;
+    if (metrics.takes(ended.actor().metrics()))
+      *entry.mutable_actor()->mutable_metrics() = ended.actor().metrics();
+    return true;
+  });
 }
 
 v1::ClusterState BrokerCore::state(const v1::GetState& message) const {

@@ -10,33 +10,13 @@
 
 namespace gpuactors {
 
-namespace {
-
-/// A disk that is full or away may be back by then.
-constexpr std::chrono::seconds store_pause{1};
-
-} // namespace
-
 // -- from the file --------------------------------------------------------------------------------
 
 void BrokerCore::load() {
-  if (options_.store == nullptr)
-    return;
-  reserve_ids(options_.last_id);
-  const auto complain = [this](const std::string& what) { log_.add(EventKind::error, "store", what); };
-  const auto each = [&](StateSection section, auto message, auto use) {
-    const auto entries = options_.store->load(section);
-    if (!entries)
-      return complain(entries.error().message());
-    for (const auto& entry : *entries)
-      if (message.ParseFromString(entry.value))
-        use(entry.key, message);
-      else
-        complain(fmt::format("an entry of section {} cannot be read", to_string(section)));
-  };
-  each(StateSection::actors, v1::HeldLease{},
-       [this](const StateKey&, const v1::HeldLease& stored) { load_actor(stored); });
-  each(StateSection::groups, v1::StoredGroup{}, [this](const StateKey&, const v1::StoredGroup& stored) {
+  keeper_.reserve_ids(options_.last_id);
+  keeper_.each<v1::HeldLease>(StateSection::actors,
+                              [this](const StateKey&, const v1::HeldLease& stored) { load_actor(stored); });
+  keeper_.each<v1::StoredGroup>(StateSection::groups, [this](const StateKey&, const v1::StoredGroup& stored) {
     const GroupId id{stored.id()};
     stored_groups_[id] = stored;
     groups_[id].name = stored.request().name();
@@ -47,20 +27,13 @@ void BrokerCore::load() {
     submitted_groups_[{stored.request().client(), stored.request().client_request()}] = id;
     offspring_.add(spawner_of(stored.request().spawner()), id);
   });
-  if (const auto ended = options_.store->load(StateSection::ended)) {
-    for (const auto& entry : *ended)
-      if (const auto* id = std::get_if<std::uint64_t>(&entry.key))
-        buried_.insert(ActorId{*id});
-  } else {
-    complain(ended.error().message());
-  }
-  forgotten_ = buried_;
-  each(StateSection::quotas, v1::StoredQuota{}, [&](const StateKey& key, const v1::StoredQuota& stored) {
+  forgotten_ = keeper_.load_buried();
+  keeper_.each<v1::StoredQuota>(StateSection::quotas, [this](const StateKey& key, const v1::StoredQuota& stored) {
     if (const auto* owner = std::get_if<std::string>(&key))
       if (auto set = ledger_.set_quota(*owner, Share{stored.gpu_units()}, world_.now()); !set)
-        complain(set.error().message());
+        log_.add(EventKind::error, "store", set.error().message());
   });
-  each(StateSection::nodes, v1::StoredNode{}, [this](const StateKey& key, const v1::StoredNode& stored) {
+  keeper_.each<v1::StoredNode>(StateSection::nodes, [this](const StateKey& key, const v1::StoredNode& stored) {
     if (const auto* name = std::get_if<std::string>(&key))
       stored_nodes_[*name] = stored;
   });
@@ -91,11 +64,7 @@ void BrokerCore::load_actor(const v1::HeldLease& stored) {
 }
 
 bool BrokerCore::awaits_nodes() const {
-  const auto arrived = [this](const std::string& name) {
-    return nodes_.count(name) > 0 || std::any_of(arrivals_.begin(), arrivals_.end(), [&](const Arrival& arrival) {
-             return arrival.message.node().name() == name;
-           });
-  };
+  const auto arrived = [this](const std::string& name) { return nodes_.count(name) > 0 || arrivals_.has(name); };
   for (const auto& [id, group] : stored_groups_)
     for (const auto& bundle : group.bundles())
       if (!arrived(bundle.node()))
@@ -149,7 +118,7 @@ void BrokerCore::start_missing_actors() {
 // -- to the file ----------------------------------------------------------------------------------
 
 void BrokerCore::keep(const ActorRecord& record) {
-  if (options_.store == nullptr || (record.spec.name().empty() && !record.spec.detached()))
+  if (!keeper_.keeps() || (record.spec.name().empty() && !record.spec.detached()))
     return;
   v1::HeldLease stored;
   *stored.mutable_actor() = order_of(record);
@@ -158,13 +127,12 @@ void BrokerCore::keep(const ActorRecord& record) {
     stored.set_config_type(std::string{config->type_name()});
     stored.set_config(std::string{config->bytes()});
   }
-  options_.store->put(StateSection::actors, record.id.value(), stored.SerializeAsString());
-  commit_soon();
+  keeper_.put(StateSection::actors, record.id.value(), stored.SerializeAsString());
 }
 
 void BrokerCore::keep(GroupId id) {
   const auto found = groups_.find(id);
-  if (options_.store == nullptr || found == groups_.end())
+  if (!keeper_.keeps() || found == groups_.end())
     return;
   v1::StoredGroup stored;
   stored.set_id(id.value());
@@ -176,33 +144,7 @@ void BrokerCore::keep(GroupId id) {
       continue;
     *stored.add_bundles() = gpuactors::to_wire(bundle, node->second.node);
   }
-  options_.store->put(StateSection::groups, id.value(), stored.SerializeAsString());
-  commit_soon();
-}
-
-void BrokerCore::drop(StateSection section, std::uint64_t id) {
-  if (options_.store == nullptr)
-    return;
-  options_.store->erase(section, id);
-  commit_soon();
-}
-
-void BrokerCore::bury(ActorId id) {
-  if (options_.store == nullptr || !buried_.insert(id).second)
-    return;
-  options_.store->put(StateSection::ended, id.value(), {});
-  commit_soon();
-  if (buried_.size() > limits::buried_actors)
-    drop(StateSection::ended, buried_.extract(buried_.begin()).value().value());
-}
-
-void BrokerCore::reserve_ids(std::uint64_t given) {
-  constexpr std::uint64_t block = 1U << 20;
-  if (options_.store == nullptr || given + block / 2 < reserved_ids_)
-    return;
-  reserved_ids_ = given + block;
-  options_.store->put(StateSection::ids, reserved_ids_key, std::to_string(reserved_ids_));
-  commit_soon();
+  keeper_.put(StateSection::groups, id.value(), stored.SerializeAsString());
 }
 
 Result<void> BrokerCore::give_way_to(const v1::TakenOver& message) {
@@ -211,30 +153,25 @@ Result<void> BrokerCore::give_way_to(const v1::TakenOver& message) {
   own.set_since_unix_ns(options_.since_unix_ns);
   if (!gives_way(own, message))
     return {};
-  if (feed_ != nullptr) {
-    feed_->put(StateSection::ids, standby_key, message.address());
-    commit_soon();
-  }
+  keeper_.put(StateSection::ids, standby_key, message.address());
   const auto& where = message.address();
   return fail(Errc::unavailable,
               fmt::format("the broker at {} serves this cluster, and has the later state: {}", where,
-                          feed_ != nullptr
+                          keeper_.keeps()
                               ? "this one stands by for it when it is started again"
                               : fmt::format("this one can stand by for it (--standby-of {} --store FILE)", where)));
 }
 
 Result<v1::StateChanges> BrokerCore::follow(const v1::FollowState& message) {
-  if (feed_ == nullptr)
+  if (!keeper_.keeps())
     return fail(Errc::unsupported, "the broker keeps nothing that another one could go on with: start it with --store");
   GPUACTORS_LET(news, followers_.admit(message, world_.now()));
   if (news != Followers::News::none)
     log_.add(EventKind::standby, followers_.address(), "follows this broker, to take over if it dies");
-  if (news == Followers::News::another) {
-    // One that starts again asks there whether it was taken for dead.
-    feed_->put(StateSection::ids, standby_key, followers_.address());
-    commit_soon();
-  }
-  GPUACTORS_LET(changes, feed_->read(message));
+  // One that starts again asks there whether it was taken for dead.
+  if (news == Followers::News::another)
+    keeper_.put(StateSection::ids, standby_key, followers_.address());
+  GPUACTORS_LET(changes, keeper_.feed()->read(message));
   changes.set_lineage(options_.lineage);
   changes.set_settling(settling_);
   for (const auto& [name, node] : nodes_)
@@ -246,26 +183,6 @@ void BrokerCore::look_at_followers() {
   if (followers_.is_lost(world_.now()))
     log_.add(EventKind::standby, followers_.address(),
              "does not follow this broker any more: what is kept from here on, it does not have");
-}
-
-void BrokerCore::commit_soon() {
-  // All changes of a burst of messages go into one transaction.
-  if (std::exchange(commit_due_, true))
-    return;
-  world_.wake(Duration::zero(), Wake::commit);
-}
-
-void BrokerCore::commit() {
-  commit_due_ = false;
-  const auto done = options_.store->commit();
-  const auto error = std::exchange(store_error_, done ? std::string{} : done.error().message());
-  if (done)
-    return;
-  if (store_error_ != error)
-    log_.add(EventKind::error, "store", store_error_);
-  // The store keeps what it could not write.
-  commit_due_ = true;
-  world_.wake(store_pause, Wake::commit);
 }
 
 } // namespace gpuactors

@@ -65,14 +65,15 @@ void BrokerCore::programs_changed(const v1::NodePrograms& message) {
       known != nodes_.end() && known->second.agent_id == message.agent())
     renew_programs(message.node(), message.programs(), message.has_types() ? &message.types() : nullptr);
   // A node that waits to be admitted does not say it again.
-  for (auto& arrival : arrivals_)
-    if (arrival.message.node().name() == message.node() && arrival.message.agent() == message.agent()) {
-      arrival.message.set_programs(message.programs());
-      if (message.has_types())
-        *arrival.message.mutable_types() = message.types();
-      else
-        arrival.message.clear_types();
-    }
+  arrivals_.each_of(message.node(), [&](Arrival& arrival) {
+    if (arrival.message.agent() != message.agent())
+      return;
+    arrival.message.set_programs(message.programs());
+    if (message.has_types())
+      *arrival.message.mutable_types() = message.types();
+    else
+      arrival.message.clear_types();
+  });
 }
 
 void BrokerCore::renew_programs(const std::string& name, std::uint64_t programs, const v1::TypeCatalog* types) {
@@ -117,7 +118,7 @@ void BrokerCore::types(const v1::GetTypes& message, TypesAnswer answer) {
   };
   // The nodes of an earlier broker are coming back: without them, nobody knows all types.
   if (settling_ && std::none_of(nodes_.begin(), nodes_.end(), has_wanted)) {
-    early_types_.emplace_back(message, std::move(answer));
+    early_.keep(EarlyCalls::Types{message, std::move(answer)});
     return;
   }
   v1::TypeCatalog result;

@@ -1,0 +1,109 @@
+// EarlyCalls: what clients ask a broker that started again before its nodes are back. Internal to the layer.
+#pragma once
+
+#include <gpuactors/base/caller.hpp>
+#include <gpuactors/broker/core/world.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace gpuactors {
+
+/// Calls about what a node may still bring back. They are asked again when one has come, and when all had their time.
+class EarlyCalls {
+public:
+  /// A look-up of an actor.
+  struct Find {
+    v1::FindActor message;
+    BrokerAnswer<FoundActor> answer;
+    TimePoint until;
+  };
+
+  struct Kill {
+    v1::KillActor message;
+    Caller caller;
+    BrokerAnswer<void> answer;
+  };
+
+  struct Types {
+    v1::GetTypes message;
+    BrokerAnswer<v1::TypeCatalog> answer;
+  };
+
+  /// Of an actor or a placement group: answered when all nodes had their time, and not before.
+  struct Withdrawal {
+    v1::Withdraw message;
+    BrokerAnswer<void> answer;
+  };
+
+  /// Clients ask again and again: when there are many, those who wait no longer are given up.
+  void keep(Find call, TimePoint now) {
+    if (finds_.size() >= next_look_) {
+      give_up_late(now);
+      next_look_ = std::max(fewest, 2 * finds_.size());
+    }
+    finds_.push_back(std::move(call));
+  }
+
+  void keep(Kill call) {
+    kills_.push_back(std::move(call));
+  }
+
+  void keep(Types call) {
+    types_.push_back(std::move(call));
+  }
+
+  void keep(Withdrawal call) {
+    withdrawals_.push_back(std::move(call));
+  }
+
+  /// Those who still wait.
+  [[nodiscard]] std::vector<Find> take_finds(TimePoint now) {
+    give_up_late(now);
+    return std::exchange(finds_, {});
+  }
+
+  [[nodiscard]] std::vector<Kill> take_kills() {
+    return std::exchange(kills_, {});
+  }
+
+  [[nodiscard]] std::vector<Types> take_types() {
+    return std::exchange(types_, {});
+  }
+
+  [[nodiscard]] std::vector<Withdrawal> take_withdrawals() {
+    return std::exchange(withdrawals_, {});
+  }
+
+  void drop_client(std::uint64_t client) {
+    give_up([client](const Find& call) { return call.message.client() == client; });
+  }
+
+private:
+  static constexpr std::size_t fewest = 64;
+
+  void give_up_late(TimePoint now) {
+    give_up([now](const Find& call) { return call.until <= now; });
+  }
+
+  template <class Predicate>
+  void give_up(Predicate is_over) {
+    std::erase_if(finds_, [&is_over](Find& call) {
+      const bool over = is_over(call);
+      if (over)
+        call.answer.deliver(fail(Errc::deadline_exceeded, "nobody waits for the actor any more"));
+      return over;
+    });
+  }
+
+  std::vector<Find> finds_;
+  std::size_t next_look_ = fewest;
+  std::vector<Kill> kills_;
+  std::vector<Types> types_;
+  std::vector<Withdrawal> withdrawals_;
+};
+
+} // namespace gpuactors

@@ -1,0 +1,92 @@
+// StateKeeper: writes what a broker keeps over restarts, all changes of a burst of messages at once. Internal to the
+// layer.
+#pragma once
+
+#include <gpuactors/base/ids.hpp>
+#include <gpuactors/broker/core/event_log.hpp>
+#include <gpuactors/broker/core/state_feed.hpp>
+#include <gpuactors/broker/core/world.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace gpuactors {
+
+/// Does nothing for a broker that keeps nothing.
+class StateKeeper {
+public:
+  /// `world` and `log` must outlive it.
+  /// @param store null: nothing is kept.
+  /// @param last_id the last one that an earlier broker may have issued.
+  StateKeeper(BrokerWorld& world, EventLog& log, std::shared_ptr<DesiredState> store, std::uint64_t last_id);
+
+  [[nodiscard]] bool keeps() const noexcept {
+    return feed_ != nullptr;
+  }
+
+  /// What brokers that stand by read; null if nothing is kept.
+  [[nodiscard]] StateFeed* feed() const noexcept {
+    return feed_.get();
+  }
+
+  /// Passes the key and the message of each entry of a section to `use`. What cannot be read is an event.
+  template <class Message, class Use>
+  void each(StateSection section, Use&& use) {
+    each_entry(section, [&](const StateEntry& entry) {
+      Message message;
+      if (message.ParseFromString(entry.value))
+        use(entry.key, std::as_const(message));
+      else
+        log_.add(EventKind::error, "store", fmt::format("an entry of section {} cannot be read", to_string(section)));
+    });
+  }
+
+  void put(StateSection section, StateKey key, std::string value);
+  void erase(StateSection section, StateKey key);
+
+  /// Records that ids up to some way beyond `given` may be issued: a restarted broker begins above them.
+  void reserve_ids(std::uint64_t given);
+
+  /// Records that an actor has ended of which a node that is cut off may still have a life: no later broker takes it.
+  void bury(ActorId id);
+
+  /// Actors of which an earlier broker has recorded that. Call first.
+  [[nodiscard]] std::set<ActorId> load_buried();
+
+  /// To be called at `Wake::commit`.
+  void commit();
+
+  /// Writes what is still unwritten.
+  void finish();
+
+private:
+  template <class Use>
+  void each_entry(StateSection section, Use&& use) {
+    if (!keeps())
+      return;
+    const auto entries = feed_->load(section);
+    if (!entries)
+      log_.add(EventKind::error, "store", entries.error().message());
+    else
+      for (const auto& entry : *entries)
+        use(entry);
+  }
+
+  void commit_soon();
+
+  BrokerWorld& world_;
+  EventLog& log_;
+  std::shared_ptr<StateFeed> feed_;
+  bool is_due_ = false;
+  /// Why the last attempt to write failed; empty: it did not.
+  std::string error_;
+  std::uint64_t reserved_ids_ = 0;
+  std::set<ActorId> buried_;
+};
+
+} // namespace gpuactors

@@ -1,0 +1,100 @@
+// Turns: how often leases that clients keep for their next task make way for what waits. Pure: the time is an argument.
+// Internal to the layer.
+#pragma once
+
+#include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/ids.hpp>
+#include <gpuactors/base/limits.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace gpuactors {
+
+/// What waits for room in the quota of one owner.
+struct OverQuota {
+  /// What all that waits has in common, as in `TaskRequest::key`; empty if it differs or is no task's.
+  std::string key;
+  /// The id of the first.
+  std::uint64_t first = 0;
+};
+
+/// Who waits at the end of a turn.
+struct Waiting {
+  /// The oldest request that could be served.
+  std::optional<RequestId> oldest;
+  /// By owner.
+  std::map<std::string, OverQuota> over_quota;
+};
+
+/// While requests wait, leases are called in turn after turn, so that a client which acquires one after another does
+/// not keep the others out. If a turn did not help, for example because an actor holds what is missing, the next one
+/// will not either: turns become longer, up to ten seconds.
+class Turns {
+public:
+  /// Begins a turn, unless one is under way. @returns its length: a wake-up at its end is to be asked for.
+  [[nodiscard]] std::optional<Duration> begin(TimePoint now) {
+    if (std::exchange(under_way_, true))
+      return std::nullopt;
+    return start(now);
+  }
+
+  /// Cuts a turn short that has become longer than the first ones, because something else waits. @returns the length of
+  /// the one that begins in its place.
+  [[nodiscard]] std::optional<Duration> cut_short(TimePoint now) {
+    if (length_ <= limits::lease_turn)
+      return std::nullopt;
+    length_ = limits::lease_turn;
+    return start(now);
+  }
+
+  /// @returns false for the wake-up of a turn that was cut short.
+  [[nodiscard]] bool end(TimePoint now) {
+    if (now < end_)
+      return false;
+    under_way_ = false;
+    end_ = never;
+    return true;
+  }
+
+  /// Decides the length of the next turn by what waits now, and by what waited at the end of the one before.
+  void look(Waiting now) {
+    bool helped = now.oldest && now.oldest != waiting_.oldest;
+    for (const auto& [owner, over] : now.over_quota) {
+      const auto before = waiting_.over_quota.find(owner);
+      helped |= before == waiting_.over_quota.end() || before->second.first != over.first;
+    }
+    length_ = helped ? Duration{limits::lease_turn} : std::min<Duration>(2 * length_, longest);
+    waiting_ = std::move(now);
+  }
+
+  /// Nobody waits.
+  void rest() {
+    length_ = limits::lease_turn;
+    waiting_.over_quota.clear();
+  }
+
+  /// By owner, what waited for quotas at the end of the last turn.
+  [[nodiscard]] const std::map<std::string, OverQuota>& over_quota() const noexcept {
+    return waiting_.over_quota;
+  }
+
+private:
+  static constexpr std::chrono::seconds longest{10};
+
+  Duration start(TimePoint now) {
+    end_ = deadline_after(now, length_);
+    return length_;
+  }
+
+  bool under_way_ = false;
+  Duration length_ = limits::lease_turn;
+  TimePoint end_ = never;
+  Waiting waiting_;
+};
+
+} // namespace gpuactors
