@@ -4,6 +4,7 @@
 #include <gpuactors/device/runtime_kernel.hpp>
 
 #include <device/fake_cuda/driver.hpp>
+#include <device/fake_driver.hpp>
 
 #include <future>
 #include <memory>
@@ -25,7 +26,7 @@ inline void pass_gate(std::uint64_t, std::uint64_t, const void*) {
 inline RuntimeKernel close_gate() {
   static const fake::FakeKernel kernel{"pass_gate", &pass_gate, sizeof(std::uint64_t)};
   closed_gate() = std::promise<void>{};
-  RuntimeKernel::Loaded loaded{const_cast<fake::FakeKernel*>(&kernel), "pass_gate", std::nullopt};
+  RuntimeKernel::Loaded loaded{handle_of(kernel), "pass_gate", std::nullopt};
   return RuntimeKernel{std::make_shared<const RuntimeKernel::Loaded>(std::move(loaded))};
 }
 

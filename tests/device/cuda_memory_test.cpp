@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <optional>
 #include <thread>
 
@@ -25,6 +26,13 @@ constexpr std::uint64_t most_of_it = 1200 * mib;
 std::unique_ptr<Context> open_lease(const std::shared_ptr<Device>& device, std::shared_ptr<Quota> parent = nullptr) {
   return *Context::open(device, {Share{5000}, limit, "test", std::move(parent)});
 }
+
+/// A lease, and another in it.
+struct Family {
+  std::shared_ptr<Device> device = make_cuda_device();
+  std::unique_ptr<Context> lease = open_lease(device);
+  std::unique_ptr<Context> child = open_lease(device, lease->quota());
+};
 
 /// Has it for a moment, so that the pool keeps it.
 void use_for_a_moment(Stream& stream) {
@@ -55,9 +63,7 @@ struct Way {
 } // namespace
 
 TEST_CASE("what a lease has freed its children get, although its pool keeps it") {
-  const auto device = make_cuda_device();
-  const auto lease = open_lease(device);
-  const auto child = open_lease(device, lease->quota());
+  const auto [device, lease, child] = Family{};
   const auto sibling = open_lease(device, lease->quota());
   use_for_a_moment(lease->stream());
   REQUIRE(lease->stream().synchronize());
@@ -67,10 +73,8 @@ TEST_CASE("what a lease has freed its children get, although its pool keeps it")
 }
 
 TEST_CASE("what a lease has freed its children get although nobody has waited for that") {
-  const auto device = make_cuda_device();
+  const auto [device, lease, child] = Family{};
   const Way keep{"fake_cuda_keep_frees"};
-  const auto lease = open_lease(device);
-  const auto child = open_lease(device, lease->quota());
   use_for_a_moment(lease->stream());
   use_for_a_moment(child->stream());
   // On the stream that is nobody's, as there are two.
@@ -81,10 +85,8 @@ TEST_CASE("what a lease has freed its children get although nobody has waited fo
 }
 
 TEST_CASE("what a lease has freed behind work its children get when that is done") {
-  const auto device = make_cuda_device();
+  const auto [device, lease, child] = Family{};
   const Way keep{"fake_cuda_keep_frees"};
-  const auto lease = open_lease(device);
-  const auto child = open_lease(device, lease->quota());
   const auto gate = close_gate();
   REQUIRE(lease->stream().launch(gate, {}, {std::uint64_t{0}}));
   use_for_a_moment(lease->stream());
@@ -100,9 +102,7 @@ TEST_CASE("memory that processes share is had although pools keep what they have
 }
 
 TEST_CASE("what others reserve for libraries, the pools of their lease do not keep") {
-  const auto device = make_cuda_device();
-  const auto lease = open_lease(device);
-  const auto child = open_lease(device, lease->quota());
+  const auto [device, lease, child] = Family{};
   const auto all = left_on(*device);
   use_for_a_moment(lease->stream());
   {

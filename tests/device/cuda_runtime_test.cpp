@@ -49,7 +49,7 @@ const fake::FakeKernel* find(const char* entry) {
 
 /// As the compiler and the driver would have made it.
 std::shared_ptr<const RuntimeKernel::Loaded> scale_loaded() {
-  RuntimeKernel::Loaded loaded{&fake_scale(), "scale_by", std::nullopt};
+  RuntimeKernel::Loaded loaded{handle_of(fake_scale()), "scale_by", std::nullopt};
   return std::make_shared<const RuntimeKernel::Loaded>(std::move(loaded));
 }
 

@@ -9,6 +9,12 @@
 
 #include <memory>
 
+namespace gpuactors::fake {
+
+struct FakeKernel;
+
+} // namespace gpuactors::fake
+
 namespace gpuactors::test {
 
 /// A function that only the fake driver has.
@@ -19,6 +25,11 @@ F* from_fake(const char* name) {
   auto* function = reinterpret_cast<F*>(dlsym(library, name));
   REQUIRE(function != nullptr);
   return function;
+}
+
+/// The driver's handle for a kernel that is in no library.
+inline void* handle_of(const fake::FakeKernel& kernel) {
+  return from_fake<void*(const fake::FakeKernel*)>("fake_cuda_kernel")(&kernel);
 }
 
 /// Handles of the driver that exist.

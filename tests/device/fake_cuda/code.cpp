@@ -9,18 +9,31 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 namespace gpuactors::fake {
 
+struct LoadedKernel {
+  const FakeKernel* kernel;
+  /// Until its library is unloaded.
+  bool is_there = true;
+};
+
 namespace {
 
-KernelFinder find_kernel = nullptr;
-/// That are loaded.
-std::atomic<int> libraries{0};
+/// What was loaded. Neither it nor its kernels are ever freed, so that no handle is used for two.
+struct Library {
+  const void* image;
+  std::map<const FakeKernel*, LoadedKernel> kernels = {};
+  bool is_there = true;
+};
+
+KernelFinder find_in_program = nullptr;
 std::atomic<int> loading_launches{0};
 /// What blocks may have without asking.
 constexpr unsigned plain_shared_bytes = 48U << 10;
@@ -28,24 +41,27 @@ constexpr unsigned plain_shared_bytes = 48U << 10;
 constexpr int own_shared_bytes = 1 << 10;
 
 /// A kernel for one context.
-using Function = std::pair<const FakeKernel*, const void*>;
+using Function = std::pair<const LoadedKernel*, const void*>;
 
 struct Code {
   /// Held while code is loaded or unloaded.
   std::mutex mutex;
+  std::vector<std::unique_ptr<Library>> libraries;
+  std::set<const LoadedKernel*> kernels;
   /// Dynamic shared memory that blocks were allowed.
-  std::map<const FakeKernel*, int> shared;
+  std::map<const LoadedKernel*, int> shared;
   std::set<Function> loaded;
   std::set<CUstream> streams;
   /// The primary context of each stream that is of one.
   std::map<CUstream, const void*> contexts;
+  std::map<CUstream, int> devices;
   /// Their addresses are handles.
   std::set<Function> functions;
 };
 
 Code& code() {
-  static Code all;
-  return all;
+  static auto* all = new Code;
+  return *all;
 }
 
 /// Ends the process when what is queued does not end. The mutex is held.
@@ -69,11 +85,11 @@ void load(const Function& function) {
   static const bool lazy = std::getenv("FAKE_CUDA_LAZY") != nullptr;
   if (!code().loaded.insert(function).second || !lazy)
     return;
-  wait_for_queued_work(fmt::format("loading kernel {}", function.first->entry));
+  wait_for_queued_work(fmt::format("loading kernel {}", function.first->kernel->entry));
 }
 
 const FakeKernel* find(const char* name) {
-  const auto* found = find_kernel != nullptr ? find_kernel(name) : nullptr;
+  const auto* found = find_in_program != nullptr ? find_in_program(name) : nullptr;
   return found != nullptr ? found : find_source_kernel(name);
 }
 
@@ -99,6 +115,34 @@ std::vector<const FakeKernel*> kernels_in(const void* image) {
 }
 
 /// The mutex is held.
+Library& library_of(CUlibrary handle, const char* api) {
+  for (const auto& library : code().libraries)
+    if (library.get() == reinterpret_cast<const Library*>(handle)) {
+      if (!library->is_there)
+        misuse(fmt::format("{} of a library that is unloaded", api));
+      return *library;
+    }
+  misuse(fmt::format("{} of no library", api));
+}
+
+/// The handle for a kernel of that library. The mutex is held.
+CUkernel handle_of(Library& library, const FakeKernel* kernel) {
+  const auto& loaded = library.kernels.emplace(kernel, LoadedKernel{kernel}).first->second;
+  code().kernels.insert(&loaded);
+  return reinterpret_cast<CUkernel>(const_cast<LoadedKernel*>(&loaded));
+}
+
+/// The mutex is held.
+const LoadedKernel* check(CUkernel handle, const char* api) {
+  const auto* known = reinterpret_cast<const LoadedKernel*>(handle);
+  if (!code().kernels.contains(known))
+    misuse(fmt::format("{} of no kernel", api));
+  if (!known->is_there)
+    misuse(fmt::format("{} of kernel {}, whose library is unloaded", api, known->kernel->entry));
+  return known;
+}
+
+/// The mutex is held.
 const Function& check(CUfunction function) {
   const auto* known = reinterpret_cast<const Function*>(function);
   if (std::none_of(code().functions.begin(), code().functions.end(), [&](const auto& one) { return &one == known; }))
@@ -110,40 +154,64 @@ const Function& check(CUfunction function) {
 
 CUresult library_load_data(CUlibrary* library, const void* data, CUjit_option*, void**, unsigned, CUlibraryOption*,
                            void**, unsigned) {
-  ++libraries;
-  *library = reinterpret_cast<CUlibrary>(const_cast<void*>(data));
-  return CUDA_SUCCESS;
-}
-
-CUresult library_unload(CUlibrary) {
   const std::lock_guard guard{code().mutex};
+  auto* loaded = code().libraries.emplace_back(std::make_unique<Library>(Library{data})).get();
+  *library = reinterpret_cast<CUlibrary>(loaded);
+  return CUDA_SUCCESS;
+}
+
+CUresult library_unload(CUlibrary handle) {
+  const std::lock_guard guard{code().mutex};
+  auto& library = library_of(handle, "cuLibraryUnload");
   wait_for_queued_work("unloading a library");
-  --libraries;
+  library.is_there = false;
+  for (auto& [kernel, loaded] : library.kernels)
+    loaded.is_there = false;
   return CUDA_SUCCESS;
 }
 
-CUresult library_get_kernel(CUkernel* kernel, CUlibrary, const char* name) {
+CUresult library_get_kernel(CUkernel* kernel, CUlibrary handle, const char* name) {
+  const std::lock_guard guard{code().mutex};
+  auto& library = library_of(handle, "cuLibraryGetKernel");
   const auto* found = find(name);
-  *kernel = reinterpret_cast<CUkernel>(const_cast<FakeKernel*>(found));
-  return found != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
-}
-
-CUresult library_get_kernel_count(unsigned* count, CUlibrary library) {
-  *count = static_cast<unsigned>(kernels_in(library).size());
+  if (found == nullptr)
+    return CUDA_ERROR_NOT_FOUND;
+  *kernel = handle_of(library, found);
   return CUDA_SUCCESS;
 }
 
-CUresult library_enumerate_kernels(CUkernel* kernels, unsigned count, CUlibrary library) {
-  const auto all = kernels_in(library);
+CUresult library_get_kernel_count(unsigned* count, CUlibrary handle) {
+  const std::lock_guard guard{code().mutex};
+  *count = static_cast<unsigned>(kernels_in(library_of(handle, "cuLibraryGetKernelCount").image).size());
+  return CUDA_SUCCESS;
+}
+
+CUresult library_enumerate_kernels(CUkernel* kernels, unsigned count, CUlibrary handle) {
+  const std::lock_guard guard{code().mutex};
+  auto& library = library_of(handle, "cuLibraryEnumerateKernels");
+  const auto all = kernels_in(library.image);
   for (std::size_t i = 0; i < std::min<std::size_t>(count, all.size()); ++i)
-    kernels[i] = reinterpret_cast<CUkernel>(const_cast<FakeKernel*>(all[i]));
+    kernels[i] = handle_of(library, all[i]);
   return CUDA_SUCCESS;
+}
+
+const LoadedKernel* find_kernel(CUkernel handle, const char* api) {
+  const std::lock_guard guard{code().mutex};
+  return check(handle, api);
+}
+
+const FakeKernel& about(const LoadedKernel* kernel) {
+  return *kernel->kernel;
+}
+
+void need_loaded(const LoadedKernel* kernel, const char* api) {
+  (void)find_kernel(reinterpret_cast<CUkernel>(const_cast<LoadedKernel*>(kernel)), api);
 }
 
 CUresult kernel_get_function(CUfunction* function, CUkernel kernel) {
   need_context("cuKernelGetFunction");
   const std::lock_guard guard{code().mutex};
-  const auto& known = *code().functions.emplace(reinterpret_cast<const FakeKernel*>(kernel), current_context()).first;
+  const auto& known = *code().functions.emplace(check(kernel, "cuKernelGetFunction"), current_context()).first;
   *function = reinterpret_cast<CUfunction>(const_cast<Function*>(&known));
   return CUDA_SUCCESS;
 }
@@ -154,7 +222,8 @@ CUresult func_load(CUfunction function) {
   return CUDA_SUCCESS;
 }
 
-CUresult kernel_get_attribute(int* value, CUfunction_attribute attribute, CUkernel, CUdevice) {
+CUresult kernel_get_attribute(int* value, CUfunction_attribute attribute, CUkernel kernel, CUdevice) {
+  (void)find_kernel(kernel, "cuKernelGetAttribute");
   if (attribute != CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
     return CUDA_ERROR_INVALID_VALUE;
   *value = own_shared_bytes;
@@ -165,18 +234,18 @@ CUresult kernel_set_attribute(CUfunction_attribute attribute, int value, CUkerne
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > most_shared_bytes - own_shared_bytes)
     return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard guard{code().mutex};
-  code().shared[reinterpret_cast<const FakeKernel*>(kernel)] = value;
+  code().shared[check(kernel, "cuKernelSetAttribute")] = value;
   return CUDA_SUCCESS;
 }
 
-bool may_have_shared(const FakeKernel* kernel, unsigned bytes) {
+bool may_have_shared(const LoadedKernel* kernel, unsigned bytes) {
   const std::lock_guard guard{code().mutex};
   const auto allowed = code().shared.find(kernel);
   return bytes + own_shared_bytes <= plain_shared_bytes
          || (allowed != code().shared.end() && bytes <= static_cast<unsigned>(allowed->second));
 }
 
-void load_for_launch(const FakeKernel* kernel, CUstream stream) {
+void load_for_launch(const LoadedKernel* kernel, CUstream stream) {
   const auto* context = green_of(stream);
   const std::lock_guard guard{code().mutex};
   if (const auto primary = code().contexts.find(stream); context == nullptr && primary != code().contexts.end())
@@ -196,6 +265,22 @@ void remember_context_of_stream(CUstream stream, const void* context) {
   code().contexts[stream] = context;
 }
 
+void remember_device_of_stream(CUstream stream, int device) {
+  const std::lock_guard guard{code().mutex};
+  code().devices[stream] = device;
+}
+
+void need_own_stream(CUstream stream, const char* api) {
+  const auto device = current_device();
+  const std::lock_guard guard{code().mutex};
+  const auto found = code().devices.find(stream);
+  if (found == code().devices.end())
+    misuse(fmt::format("{} on no stream", api));
+  if (found->second != device)
+    misuse(
+        fmt::format("{} on a stream of device {} while a context of device {} is current", api, found->second, device));
+}
+
 void remember_stream(CUstream stream) {
   const std::lock_guard guard{code().mutex};
   code().streams.insert(stream);
@@ -205,6 +290,7 @@ void forget_code_of_stream(CUstream stream) {
   const std::lock_guard guard{code().mutex};
   code().streams.erase(stream);
   code().contexts.erase(stream);
+  code().devices.erase(stream);
 }
 
 void forget_code_of_context(const void* context) {
@@ -217,11 +303,21 @@ void forget_code_of_context(const void* context) {
 } // namespace gpuactors::fake
 
 void fake_cuda_set_kernels(gpuactors::fake::KernelFinder finder) {
-  gpuactors::fake::find_kernel = finder;
+  gpuactors::fake::find_in_program = finder;
+}
+
+void* fake_cuda_kernel(const gpuactors::fake::FakeKernel* kernel) {
+  using namespace gpuactors::fake;
+  static auto* none = new Library{nullptr};
+  const std::lock_guard guard{code().mutex};
+  return handle_of(*none, kernel);
 }
 
 int fake_cuda_libraries() {
-  return gpuactors::fake::libraries;
+  using gpuactors::fake::code;
+  const std::lock_guard guard{code().mutex};
+  return static_cast<int>(std::count_if(code().libraries.begin(), code().libraries.end(),
+                                        [](const auto& library) { return library->is_there; }));
 }
 
 int fake_cuda_loading_launches() {

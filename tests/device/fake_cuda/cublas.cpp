@@ -3,6 +3,7 @@
 #include <device/fake_cuda/driver.hpp>
 #include <device/fake_cuda/graphs.hpp>
 #include <device/fake_cuda/green.hpp>
+#include <device/fake_cuda/pools.hpp>
 
 using namespace gpuactors;
 using fake::machine;
@@ -13,6 +14,7 @@ struct FakeHandle {
   cudaStream_t stream = nullptr;
   /// Gone whenever a stream is set.
   void* workspace = nullptr;
+  std::size_t workspace_bytes = 0;
   /// 0: the whole device.
   int sm_target = 0;
   cublasMath_t math_mode = CUBLAS_DEFAULT_MATH;
@@ -65,6 +67,8 @@ cublasStatus_t submit(cublasHandle_t handle, Product<In, Out, Factor> product) {
   auto* fake = reinterpret_cast<FakeHandle*>(handle);
   if (fake->workspace == nullptr)
     fake::misuse("a product without a workspace of the user's");
+  if (fake->workspace_bytes > fake::left_of_pool(reinterpret_cast<CUdeviceptr>(fake->workspace)))
+    fake::misuse("a product with a workspace that no pool has given out, or not whole");
   const auto sms = fake::sms_of(fake->stream);
   if (fake->sm_target != 0 && (sms == fake::sm_count || fake->sm_target > static_cast<int>(sms)))
     fake::misuse("a product for more SMs than those that it runs on");
@@ -136,8 +140,12 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, size_t) {
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, size_t bytes) {
+  constexpr std::uintptr_t alignment = 256;
+  if (reinterpret_cast<std::uintptr_t>(workspace) % alignment != 0)
+    return CUBLAS_STATUS_INVALID_VALUE;
   reinterpret_cast<FakeHandle*>(handle)->workspace = workspace;
+  reinterpret_cast<FakeHandle*>(handle)->workspace_bytes = bytes;
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -10,6 +10,7 @@
 #include <device/fake_cuda/graphs.hpp>
 #include <device/fake_cuda/green.hpp>
 #include <device/fake_cuda/host_side.hpp>
+#include <device/fake_cuda/looks.hpp>
 #include <device/fake_cuda/peers.hpp>
 #include <device/fake_cuda/pools.hpp>
 #include <device/fake_cuda/shared_memory.hpp>
@@ -18,14 +19,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <iostream>
 #include <map>
 #include <mutex>
-#include <set>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -36,60 +35,6 @@ namespace gpuactors::fake {
 std::atomic<int> live{0};
 
 namespace {
-
-/// What streams that are looked at again and again have told of the work that they had at the first look.
-class Looks {
-public:
-  struct Told {
-    std::atomic<bool> done{false};
-    /// Of that work, once it is done.
-    Result<void> result = {};
-  };
-
-  /// Null: nobody has looked since the stream got more.
-  std::shared_ptr<Told> of(CUstream stream) {
-    const std::lock_guard guard{mutex_};
-    const auto found = streams_.find(stream);
-    return found != streams_.end() ? found->second.last : nullptr;
-  }
-
-  std::shared_ptr<Told> add(CUstream stream) {
-    const std::lock_guard guard{mutex_};
-    auto& [last, all] = streams_[stream];
-    std::erase_if(all, [](const auto& told) { return told->done && told->result; });
-    return last = all.emplace_back(std::make_shared<Told>());
-  }
-
-  /// The stream gets more.
-  void outdate(CUstream stream) {
-    const std::lock_guard guard{mutex_};
-    if (const auto found = streams_.find(stream); found != streams_.end())
-      found->second.last = nullptr;
-  }
-
-  /// All its work is done. @returns the first error that was told to a look: the stream itself tells an error once.
-  Result<void> settle(CUstream stream) {
-    std::vector<std::shared_ptr<Told>> all;
-    {
-      const std::lock_guard guard{mutex_};
-      if (const auto found = streams_.extract(stream); !found.empty())
-        all = found.mapped().all;
-    }
-    for (const auto& told : all)
-      if (told->done && !told->result)
-        return told->result;
-    return {};
-  }
-
-private:
-  struct Stream {
-    std::shared_ptr<Told> last;
-    std::vector<std::shared_ptr<Told>> all;
-  };
-
-  std::mutex mutex_;
-  std::map<CUstream, Stream> streams_;
-};
 
 Looks& looks() {
   static auto* one = new Looks;
@@ -307,8 +252,10 @@ CUresult stream_create(CUstream* stream, unsigned flags) {
   if (const auto result = planned("cuStreamCreate"); result != CUDA_SUCCESS)
     return result;
   const auto result = make(stream, "cuStreamCreate", [] { return machine().backend->make_stream(); });
-  if (result == CUDA_SUCCESS)
+  if (result == CUDA_SUCCESS) {
     remember_context_of_stream(*stream, current_context());
+    remember_device_of_stream(*stream, current_device());
+  }
   return result;
 }
 
@@ -387,6 +334,7 @@ CUresult event_destroy(CUevent event) {
 
 CUresult event_record(CUevent event, CUstream stream) {
   need_context("cuEventRecord");
+  need_own_stream(stream, "cuEventRecord");
   need_no_capture(stream, "cuEventRecord");
   if (const auto result = planned("cuEventRecord"); result != CUDA_SUCCESS)
     return result;
@@ -433,19 +381,28 @@ CUresult launch_host_func(CUstream stream, CUhostFn function, void* data) {
   }));
 }
 
+/// Whether it is memory of a device. Ends the process if that has not so many bytes there.
+bool is_device_memory(CUdeviceptr memory, std::size_t bytes, const char* api) {
+  const auto left = std::max(left_of_pool(memory), left_of_shared(memory));
+  if (left > 0 && bytes > left)
+    misuse(fmt::format("{} of {} bytes where {} are allocated", api, bytes, left));
+  return left > 0;
+}
+
 /// A copy from the device to ordinary memory is over when the driver returns.
-bool waits_in_copy(CUdeviceptr target, CUdeviceptr source) {
-  const auto is_device = [](CUdeviceptr memory) { return is_of_pool(memory) || is_shared(memory); };
-  return is_device(source) && !is_device(target) && !is_pinned(reinterpret_cast<const void*>(target))
-         && !is_capturing();
+bool waits_in_copy(CUdeviceptr target, CUdeviceptr source, std::size_t bytes) {
+  const auto from_device = is_device_memory(source, bytes, "cuMemcpyAsync");
+  const auto to_device = is_device_memory(target, bytes, "cuMemcpyAsync");
+  return from_device && !to_device && !is_pinned(reinterpret_cast<const void*>(target)) && !is_capturing();
 }
 
 CUresult memcpy_async(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
   need_context("cuMemcpyAsync");
+  const bool waits = waits_in_copy(target, source, bytes);
   note_work(stream);
   auto done = machine().backend->copy(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), bytes,
                                       CopyKind::device_to_device, handle(stream));
-  if (done && waits_in_copy(target, source)) {
+  if (done && waits) {
     ++waiting_copies;
     done = machine().backend->synchronize(handle(stream));
   }
@@ -454,12 +411,14 @@ CUresult memcpy_async(CUdeviceptr target, CUdeviceptr source, std::size_t bytes,
 
 CUresult memset_d8_async(CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {
   need_context("cuMemsetD8Async");
+  if (bytes > 0 && !is_device_memory(target, bytes, "cuMemsetD8Async"))
+    misuse("cuMemsetD8Async of memory that no device has");
   note_work(stream);
   return code_of(machine().backend->fill(reinterpret_cast<void*>(target), value, bytes, handle(stream)));
 }
 
 CUresult kernel_get_param_info(CUkernel kernel, std::size_t index, std::size_t*, std::size_t* size) {
-  const auto& arguments = reinterpret_cast<const FakeKernel*>(kernel)->arguments;
+  const auto& arguments = about(find_kernel(kernel, "cuKernelGetParamInfo")).arguments;
   if (index >= arguments.size())
     return CUDA_ERROR_INVALID_VALUE;
   *size = arguments[index];
@@ -470,12 +429,16 @@ CUresult launch_kernel(CUfunction function, unsigned grid, unsigned grid_y, unsi
                        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** arguments,
                        void**) {
   need_context("cuLaunchKernel");
-  const auto* kernel = reinterpret_cast<const FakeKernel*>(function);
+  need_own_stream(stream, "cuLaunchKernel");
+  // The real driver takes a kernel here, too.
+  const auto* loaded = find_kernel(reinterpret_cast<CUkernel>(function), "cuLaunchKernel");
+  const auto* kernel = &about(loaded);
   constexpr unsigned most_threads = 1024;
   if (grid == 0 || grid_y == 0 || grid_z == 0 || block == 0 || block_y == 0 || block_z == 0
-      || block * block_y * block_z > most_threads || !may_have_shared(kernel, shared_bytes))
+      || block * block_y * block_z > most_threads || !may_have_shared(loaded, shared_bytes))
     return CUDA_ERROR_INVALID_VALUE;
-  load_for_launch(kernel, stream);
+  load_for_launch(loaded, stream);
+  note_captured(stream, loaded);
   note_work(stream);
   const KernelInfo info{kernel->entry.c_str(), kernel->host, nullptr};
   if (!kernel->entry.starts_with("gpuactors_kernel_")) {
@@ -528,6 +491,12 @@ const void* current_green() {
 
 const void* current_context() {
   return current.empty() ? nullptr : current.back();
+}
+
+int current_device() {
+  if (const auto* const green = current_green(); green != nullptr)
+    return device_of_green(green);
+  return static_cast<int>(reinterpret_cast<const int*>(current.back()) - context_marks.data());
 }
 
 void misuse(const std::string& what) {

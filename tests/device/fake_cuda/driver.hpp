@@ -81,6 +81,9 @@ const void* current_green();
 /// The context that is current on this thread; null: none.
 const void* current_context();
 
+/// The number of the device whose context is current on this thread.
+int current_device();
+
 /// A mistake in how the driver is used: printed, and the process ends.
 [[noreturn]] void misuse(const std::string& what);
 

@@ -3,8 +3,11 @@
 #include <device/fake_cuda/graphs.hpp>
 #include <device/fake_cuda/green.hpp>
 
+#include <map>
 #include <mutex>
 #include <set>
+#include <string>
+#include <utility>
 
 namespace gpuactors::fake {
 
@@ -14,13 +17,15 @@ struct FakeGraph {
   std::shared_ptr<BackendGraph> work;
   /// The green context of the stream that it was captured from; null: the primary one.
   const void* context;
+  std::set<const LoadedKernel*> kernels;
 };
 
 thread_local int captured_here = 0;
 
 struct Captures {
   std::mutex mutex;
-  std::set<CUstream> streams;
+  /// With the kernels that were launched there.
+  std::map<CUstream, std::set<const LoadedKernel*>> streams;
   /// That exist.
   std::set<FakeGraph*> executables;
 };
@@ -38,6 +43,12 @@ void need_no_capture(CUstream stream, const char* api) {
     misuse(std::string{api} + " of a stream that is captured");
 }
 
+void note_captured(CUstream stream, const LoadedKernel* kernel) {
+  const std::lock_guard guard{captures().mutex};
+  if (const auto found = captures().streams.find(stream); found != captures().streams.end())
+    found->second.insert(kernel);
+}
+
 CUresult stream_begin_capture(CUstream stream, CUstreamCaptureMode mode) {
   need_context("cuStreamBeginCapture");
   // Else calls of other threads would break it off, or this one's be refused: of events, of memory that is freed.
@@ -48,23 +59,26 @@ CUresult stream_begin_capture(CUstream stream, CUstreamCaptureMode mode) {
   if (!machine().backend->begin_capture(handle(stream)))
     return CUDA_ERROR_ILLEGAL_STATE;
   const std::lock_guard guard{captures().mutex};
-  captures().streams.insert(stream);
+  captures().streams[stream].clear();
   ++captured_here;
   return CUDA_SUCCESS;
 }
 
 CUresult stream_end_capture(CUstream stream, CUgraph* graph) {
   need_context("cuStreamEndCapture");
+  std::set<const LoadedKernel*> kernels;
   {
     const std::lock_guard guard{captures().mutex};
-    if (captures().streams.erase(stream) == 0)
+    auto captured = captures().streams.extract(stream);
+    if (captured.empty())
       return CUDA_ERROR_ILLEGAL_STATE;
+    kernels = std::move(captured.mapped());
     --captured_here;
   }
   auto work = *machine().backend->end_capture(handle(stream));
   if (const auto result = planned("cuStreamEndCapture"); result != CUDA_SUCCESS)
     return result;
-  *graph = reinterpret_cast<CUgraph>(new FakeGraph{std::move(work), green_of(stream)});
+  *graph = reinterpret_cast<CUgraph>(new FakeGraph{std::move(work), green_of(stream), std::move(kernels)});
   ++live;
   return CUDA_SUCCESS;
 }
@@ -90,12 +104,15 @@ CUresult graph_instantiate(CUgraphExec* executable, CUgraph graph, unsigned long
 
 CUresult graph_launch(CUgraphExec executable, CUstream stream) {
   need_context("cuGraphLaunch");
+  need_own_stream(stream, "cuGraphLaunch");
   need_no_capture(stream, "cuGraphLaunch");
   if (const auto result = planned("cuGraphLaunch"); result != CUDA_SUCCESS)
     return result;
   const auto* const graph = reinterpret_cast<const FakeGraph*>(executable);
   if (graph->context != green_of(stream))
     misuse("a graph was launched in another context than its own");
+  for (const auto* kernel : graph->kernels)
+    need_loaded(kernel, "cuGraphLaunch");
   note_work(stream);
   return machine().backend->launch(graph->work, handle(stream)) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
 }

@@ -1,7 +1,7 @@
 // Graphs of the fake driver: what is captured from a stream, and what must not be done with that stream meanwhile.
 #pragma once
 
-#include <device/fake_cuda/driver.hpp>
+#include <device/fake_cuda/code.hpp>
 
 namespace gpuactors::fake {
 
@@ -16,6 +16,9 @@ CUresult graph_destroy(CUgraph graph);
 /// Ends the process if the stream is captured: the real driver would break the capture off, or make the call a part of
 /// the graph.
 void need_no_capture(CUstream stream, const char* api);
+
+/// To be told of each kernel that is launched: a graph needs those that were captured.
+void note_captured(CUstream stream, const LoadedKernel* kernel);
 
 /// Whether this thread captures a stream.
 bool is_capturing();

@@ -31,6 +31,7 @@ unsigned count_sms(unsigned groups) {
 
 struct Green {
   unsigned groups = 0;
+  int device = 0;
   int streams = 0;
 };
 
@@ -138,7 +139,7 @@ CUresult dev_resource_generate_desc(CUdevResourceDesc* description, CUdevResourc
   return CUDA_SUCCESS;
 }
 
-CUresult green_ctx_create(CUgreenCtx* context, CUdevResourceDesc description, CUdevice, unsigned flags) {
+CUresult green_ctx_create(CUgreenCtx* context, CUdevResourceDesc description, CUdevice device, unsigned flags) {
   need_context("cuGreenCtxCreate");
   if (const auto result = planned("cuGreenCtxCreate"); result != CUDA_SUCCESS)
     return result;
@@ -150,7 +151,7 @@ CUresult green_ctx_create(CUgreenCtx* context, CUdevResourceDesc description, CU
     return CUDA_ERROR_INVALID_VALUE;
   if (state().contexts.size() >= state().most_contexts)
     return CUDA_ERROR_OUT_OF_MEMORY;
-  auto* green = new Green{found->second};
+  auto* green = new Green{found->second, device};
   state().contexts.insert(green);
   *context = reinterpret_cast<CUgreenCtx>(green);
   ++live;
@@ -196,6 +197,7 @@ CUresult green_ctx_stream_create(CUstream* stream, CUgreenCtx context, unsigned 
   auto* green = find(context);
   *stream = static_cast<CUstream>(made->native);
   state().streams[*stream] = green;
+  remember_device_of_stream(*stream, green->device);
   ++green->streams;
   ++live;
   return CUDA_SUCCESS;
@@ -223,6 +225,11 @@ const void* green_of(CUstream stream) {
   const std::lock_guard guard{state().mutex};
   const auto found = state().streams.find(stream);
   return found != state().streams.end() ? found->second : nullptr;
+}
+
+int device_of_green(const void* context) {
+  const std::lock_guard guard{state().mutex};
+  return find(reinterpret_cast<CUgreenCtx>(const_cast<void*>(context)))->device;
 }
 
 unsigned sms_of(CUstream stream) {

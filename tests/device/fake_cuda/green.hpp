@@ -28,6 +28,9 @@ void note_work(CUstream stream);
 /// The green context of a stream; null: of the primary one.
 const void* green_of(CUstream stream);
 
+/// The number of the device that a green context is of.
+int device_of_green(const void* context);
+
 /// SMs that work of `stream` runs on.
 unsigned sms_of(CUstream stream);
 

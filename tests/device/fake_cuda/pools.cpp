@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -115,6 +116,12 @@ CUdeviceptr take_reusable(FakePool& pool, std::size_t bytes, CUstream stream) {
   return pointer;
 }
 
+/// The mutex is held.
+void need_pool(FakePool* pool, const char* api) {
+  if (!memory().pools.contains(pool))
+    misuse(std::string{api} + " of no pool");
+}
+
 } // namespace
 
 CUresult mem_pool_create(CUmemoryPool* pool, const CUmemPoolProps* props) {
@@ -124,6 +131,9 @@ CUresult mem_pool_create(CUmemoryPool* pool, const CUmemPoolProps* props) {
   for (auto byte : props->reserved)
     if (byte != 0)
       misuse("the reserved part of CUmemPoolProps is not zero");
+  if (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || props->location.type != CU_MEM_LOCATION_TYPE_DEVICE
+      || props->handleTypes != CU_MEM_HANDLE_TYPE_NONE || props->maxSize == 0)
+    misuse("a pool that is not of pinned memory of a device, or that has no maximum");
   auto* made = new FakePool{props->maxSize, props->location.id};
   const std::lock_guard guard{memory().mutex};
   memory().pools.insert(made);
@@ -135,6 +145,7 @@ CUresult mem_pool_create(CUmemoryPool* pool, const CUmemPoolProps* props) {
 CUresult mem_pool_destroy(CUmemoryPool pool) {
   auto* fake = reinterpret_cast<FakePool*>(pool);
   const std::lock_guard guard{memory().mutex};
+  need_pool(fake, "cuMemPoolDestroy");
   if (fake->used != 0)
     misuse("a pool was destroyed that still has allocations");
   memory().pools.erase(fake);
@@ -149,6 +160,7 @@ CUresult mem_pool_destroy(CUmemoryPool pool) {
 CUresult mem_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
   auto& fake = *reinterpret_cast<FakePool*>(pool);
   const std::lock_guard guard{memory().mutex};
+  need_pool(&fake, "cuMemPoolSetAttribute");
   if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
     fake.threshold = *static_cast<cuuint64_t*>(value);
   else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
@@ -160,9 +172,8 @@ CUresult mem_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute
 
 CUresult mem_pool_trim_to(CUmemoryPool pool, std::size_t bytes) {
   need_context("cuMemPoolTrimTo");
-  if (pool == nullptr)
-    misuse("cuMemPoolTrimTo of no pool");
   const std::lock_guard guard{memory().mutex};
+  need_pool(reinterpret_cast<FakePool*>(pool), "cuMemPoolTrimTo");
   memory().trims += bytes == 0 ? 1 : 0;
   shrink(*reinterpret_cast<FakePool*>(pool), bytes);
   return CUDA_SUCCESS;
@@ -174,8 +185,11 @@ CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUme
   (void)handle(stream);
   if (const auto sticky = machine().sticky.load(); sticky != 0)
     return static_cast<CUresult>(sticky);
+  if (bytes == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   auto* fake = reinterpret_cast<FakePool*>(pool);
   const std::lock_guard guard{memory().mutex};
+  need_pool(fake, "cuMemAllocFromPoolAsync");
   // What was freed on the same stream is there for it at once.
   const auto own = fake->kept.find(stream);
   const auto taken = fake->used - (own != fake->kept.end() ? own->second : 0);
@@ -248,12 +262,12 @@ std::size_t reserved_bytes() {
   return bytes;
 }
 
-bool is_of_pool(CUdeviceptr pointer) {
+std::size_t left_of_pool(CUdeviceptr pointer) {
   const std::lock_guard guard{memory().mutex};
-  const auto& all = memory().allocations;
-  return std::any_of(all.begin(), all.end(), [pointer](const auto& known) {
-    return known.first <= pointer && pointer < known.first + known.second.bytes;
-  });
+  for (const auto& [begin, allocation] : memory().allocations)
+    if (begin <= pointer && pointer < begin + allocation.bytes)
+      return begin + allocation.bytes - pointer;
+  return 0;
 }
 
 void pass_frees(CUstream stream) {

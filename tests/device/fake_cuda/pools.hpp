@@ -19,8 +19,8 @@ std::size_t reserved_bytes();
 /// Whether the device has so much beside what pools have of it.
 bool has_room(int device, std::size_t bytes);
 
-/// Whether it is a pool's.
-bool is_of_pool(CUdeviceptr memory);
+/// Bytes from there to the end of what a pool has given out; 0: it is no pool's.
+std::size_t left_of_pool(CUdeviceptr memory);
 
 /// What was freed on a stream is there for others once that was waited for.
 void pass_frees(CUstream stream);

@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <string>
 
 namespace gpuactors::fake {
 
@@ -57,18 +57,28 @@ CUmemGenericAllocationHandle add(int file, std::size_t size) {
   return block;
 }
 
-} // namespace
-
-bool is_shared(CUdeviceptr memory) {
-  auto& shared = shared_blocks();
-  const std::lock_guard guard{shared.mutex};
-  return std::any_of(shared.ranges.begin(), shared.ranges.end(), [memory](const auto& known) {
-    return known.first <= memory && memory < known.first + known.second.size;
-  });
+void need_kind(const CUmemAllocationProp& wanted, const char* api) {
+  if (wanted.type != CU_MEM_ALLOCATION_TYPE_PINNED || wanted.location.type != CU_MEM_LOCATION_TYPE_DEVICE
+      || wanted.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    misuse(std::string{api} + " of what is no pinned memory of a device with a descriptor");
 }
 
-CUresult mem_get_allocation_granularity(std::size_t* unit, const CUmemAllocationProp*,
+} // namespace
+
+std::size_t left_of_shared(CUdeviceptr memory) {
+  const std::lock_guard guard{shared_blocks().mutex};
+  for (const auto& [begin, range] : shared_blocks().ranges)
+    if (begin <= memory && memory < begin + range.size) {
+      if (!range.mapped)
+        misuse("memory was used that is not mapped");
+      return begin + range.size - memory;
+    }
+  return 0;
+}
+
+CUresult mem_get_allocation_granularity(std::size_t* unit, const CUmemAllocationProp* wanted,
                                         CUmemAllocationGranularity_flags) {
+  need_kind(*wanted, "cuMemGetAllocationGranularity");
   *unit = granularity;
   return CUDA_SUCCESS;
 }
@@ -77,8 +87,9 @@ CUresult mem_create(CUmemGenericAllocationHandle* block, std::size_t size, const
                     unsigned long long) {
   if (const auto planned_result = planned("cuMemCreate"); planned_result != CUDA_SUCCESS)
     return planned_result;
-  if (size == 0 || size % granularity != 0 || wanted->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-    misuse("cuMemCreate with a size that is no multiple of its unit, or for no descriptor");
+  need_kind(*wanted, "cuMemCreate");
+  if (size == 0 || size % granularity != 0)
+    misuse("cuMemCreate with a size that is no multiple of its unit");
   if (!has_room(wanted->location.id, size))
     return CUDA_ERROR_OUT_OF_MEMORY;
   const int file = ::memfd_create("fake_cuda", MFD_CLOEXEC);
@@ -97,7 +108,10 @@ CUresult mem_release(CUmemGenericAllocationHandle block) {
   return CUDA_SUCCESS;
 }
 
-CUresult mem_address_reserve(CUdeviceptr* address, std::size_t size, std::size_t, CUdeviceptr, unsigned long long) {
+CUresult mem_address_reserve(CUdeviceptr* address, std::size_t size, std::size_t alignment, CUdeviceptr,
+                             unsigned long long) {
+  if (size == 0 || size % granularity != 0 || (alignment & (alignment - 1)) != 0)
+    misuse("cuMemAddressReserve of no whole units, or at a multiple of what is no power of two");
   auto* const range = ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (range == MAP_FAILED)
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -118,14 +132,16 @@ CUresult mem_address_free(CUdeviceptr address, std::size_t size) {
   return CUDA_SUCCESS;
 }
 
-CUresult mem_map(CUdeviceptr address, std::size_t size, std::size_t, CUmemGenericAllocationHandle block,
+CUresult mem_map(CUdeviceptr address, std::size_t size, std::size_t offset, CUmemGenericAllocationHandle block,
                  unsigned long long) {
+  if (offset != 0)
+    misuse("cuMemMap of less than a whole block");
   const std::lock_guard guard{shared_blocks().mutex};
   auto& range = range_at(address, size, "cuMemMap");
   const auto found = shared_blocks().blocks.find(block);
   if (range.mapped || found == shared_blocks().blocks.end())
     misuse("cuMemMap of no block, or where something is mapped");
-  if (size > found->second)
+  if (size % granularity != 0 || size > found->second)
     return CUDA_ERROR_INVALID_VALUE;
   if (::mmap(pointer(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED, static_cast<int>(block), 0) == MAP_FAILED)
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -152,8 +168,9 @@ CUresult mem_set_access(CUdeviceptr address, std::size_t size, const CUmemAccess
       result != CUDA_SUCCESS && access->flags == CU_MEM_ACCESS_FLAGS_PROT_READ)
     return result;
   const std::lock_guard guard{shared_blocks().mutex};
-  if (!range_at(address, size, "cuMemSetAccess").mapped || count != 1)
-    misuse("cuMemSetAccess of what is not mapped");
+  if (!range_at(address, size, "cuMemSetAccess").mapped || count != 1
+      || access->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    misuse("cuMemSetAccess of what is not mapped, or for no device");
   const bool writes = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   ::mprotect(pointer(address), size, writes ? PROT_READ | PROT_WRITE : PROT_READ);
   return CUDA_SUCCESS;
@@ -171,7 +188,9 @@ CUresult mem_export(void* descriptor, CUmemGenericAllocationHandle block, CUmemA
   return CUDA_SUCCESS;
 }
 
-CUresult mem_import(CUmemGenericAllocationHandle* block, void* descriptor, CUmemAllocationHandleType) {
+CUresult mem_import(CUmemGenericAllocationHandle* block, void* descriptor, CUmemAllocationHandleType type) {
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    misuse("cuMemImportFromShareableHandle of no descriptor");
   if (const auto planned_result = planned("cuMemImportFromShareableHandle"); planned_result != CUDA_SUCCESS)
     return planned_result;
   const int file = ::fcntl(static_cast<int>(reinterpret_cast<std::intptr_t>(descriptor)), F_DUPFD_CLOEXEC, 0);

@@ -22,8 +22,8 @@ CUresult mem_export(void* descriptor, CUmemGenericAllocationHandle block, CUmemA
                     unsigned long long flags);
 CUresult mem_import(CUmemGenericAllocationHandle* block, void* descriptor, CUmemAllocationHandleType type);
 
-/// Whether it is memory that processes share.
-bool is_shared(CUdeviceptr memory);
+/// Bytes from there to the end of what is mapped of memory that processes share; 0: it is none.
+std::size_t left_of_shared(CUdeviceptr memory);
 
 } // namespace gpuactors::fake
 

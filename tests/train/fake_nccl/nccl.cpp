@@ -127,11 +127,13 @@ int launch(Job* job, void* stream) {
   int status = 0;
   find("cuLaunchKernel", &function, 12000, 0, &status);
   using Launch =
-      int(const void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+      int(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
   static const FakeKernel kernel{"gpuactors_kernel_fake_nccl", &run, sizeof(Job*)};
+  static void* const handle =
+      reinterpret_cast<void* (*)(const FakeKernel*)>(dlsym(driver, "fake_cuda_kernel"))(&kernel);
   std::uint64_t n = 1;
   void* arguments[] = {&n, &job};
-  return reinterpret_cast<Launch*>(function)(&kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr);
+  return reinterpret_cast<Launch*>(function)(handle, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr);
 }
 
 } // namespace
