@@ -4,6 +4,7 @@ import os
 import tempfile
 import unittest
 
+import header_chains
 import includes
 import layers
 import layout
@@ -47,6 +48,25 @@ class IncludeRule(unittest.TestCase):
                      "#include <caf/fwd.hpp>\ngoogle::protobuf::Message* x;", "#include <functional>\nstd::tuple<> x;",
                      "namespace caf::detail {}\ncaf::actor* x;"):
             self.assertEqual(len(self.findings(text)), 1, text)
+
+
+class HeaderChains(unittest.TestCase):
+    def test_a_chain_is_of_headers_that_include_each_other(self):
+        included = {"a": {"b", "c", "d"}, "b": {"d"}, "c": {"d"}, "d": set(), "e": {"d"}, "f": set()}
+        chains = header_chains.chains_of(included)
+        self.assertEqual(sorted(header for chain in chains for header in chain), sorted(included))
+        for chain in chains:
+            for first, second in zip(chain, chain[1:]):
+                self.assertIn(first, included[second])
+        self.assertEqual(len(chains), 4)  # none of b, c, e and f includes another
+
+    def test_includes_are_followed_through_headers_that_are_not_asked_for(self):
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in (("a.hpp", "#include <b.hpp>\n"), ("b.hpp", "#include <vector>\n# include \"c.hpp\"\n"),
+                               ("c.hpp", "")):
+                with open(os.path.join(root, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            self.assertEqual(header_chains.includes_of(["a.hpp", "c.hpp"], [root]), {"a.hpp": {"c.hpp"}, "c.hpp": set()})
 
 
 class LayerRule(unittest.TestCase):

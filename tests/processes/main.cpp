@@ -3,10 +3,10 @@
 
 #include <gpuactors/cluster/daemon.hpp>
 
-#include <cstdlib>
+#include <support/run_tests.hpp>
 
-#define CATCH_CONFIG_RUNNER
-#include <support/catch.hpp>
+#include <cstdlib>
+#include <string>
 
 int main(int argc, char** argv) {
   if (const auto* how = std::getenv("GPUACTORS_TEST_MISUSE"); how != nullptr)
@@ -21,5 +21,5 @@ int main(int argc, char** argv) {
     return gpuactors::test::run_reader(argc, argv);
   if (argc > 1 && std::string{argv[1]} == "local")
     return gpuactors::test::run_local();
-  return Catch::Session().run(argc, argv);
+  return gpuactors::test::run_tests(argc, argv);
 }

@@ -1,11 +1,6 @@
-// The one main function of every test program.
-#if __has_include(<catch2/catch_all.hpp>)
-#include <catch2/catch_all.hpp>
+// The main function of every test program that has none of its own.
+#include <support/run_tests.hpp>
 
 int main(int argc, char** argv) {
-  return Catch::Session().run(argc, argv);
+  return gpuactors::test::run_tests(argc, argv);
 }
-#else
-#define CATCH_CONFIG_MAIN
-#include <catch2/catch.hpp>
-#endif

