@@ -1,6 +1,20 @@
 #include <ledger/fixture.hpp>
 
+#include <utility>
+
 using namespace ledger_test;
+
+namespace {
+
+/// One that holds two devices, and one that has half a device of it.
+std::pair<Event, Event> submit_lender_and_child(Fixture& fixture) {
+  auto lender = fixture.submit(gpus(2));
+  auto child = gpus(0.5);
+  child.parent = lender.lease->id;
+  return {std::move(lender), fixture.submit(child)};
+}
+
+} // namespace
 
 TEST_CASE("a draining node keeps its leases and gets no new ones") {
   Fixture f({node_of("n0", 1), node_of("n1", 1)});
@@ -247,10 +261,7 @@ TEST_CASE("what is kept of lost leases goes with its node") {
 
 TEST_CASE("what a lost lease had lent is kept with it") {
   Fixture f({node_of("n0", 2)});
-  const auto parent = f.submit(gpus(2));
-  auto child = gpus(0.5);
-  child.parent = parent.lease->id;
-  const auto lent = f.submit(child);
+  const auto [parent, lent] = submit_lender_and_child(f);
   CHECK(lent.lease->parent == parent.lease->id);
   const auto events = f.take(f.ledger.fail_device("n0", lent.lease->devices.front().index, f.now, Holders::stay));
   CHECK(events.size() == 2);
@@ -261,10 +272,7 @@ TEST_CASE("what a lost lease had lent is kept with it") {
 
 TEST_CASE("what a lost lease has lent goes to nobody else before its own holder has ended, too") {
   Fixture f({node_of("n0", 2)});
-  const auto parent = f.submit(gpus(2));
-  auto child = gpus(0.5);
-  child.parent = parent.lease->id;
-  const auto lent = f.submit(child);
+  const auto [parent, lent] = submit_lender_and_child(f);
   const auto healthy = lent.lease->devices.front().index;
   f.take(f.ledger.fail_device("n0", 1 - healthy, f.now, Holders::stay));
   // The child goes on, on the device that is whole.

@@ -7,7 +7,7 @@
 
 namespace gpuactors {
 
-/// Reads from the front. Beyond the end there are zeros and empty texts, and `is_short` says so.
+/// Reads from the front. Beyond the end there are zeros and empty texts, and `is_short` says so. What is taken is gone.
 class ByteReader {
 public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {
@@ -15,7 +15,7 @@ public:
   }
 
   /// A number of so many bytes, the highest first.
-  std::uint32_t number(int bytes) {
+  std::uint32_t take_number(int bytes) {
     std::uint32_t value = 0;
     for (int i = 0; i < bytes; ++i)
       value = value << 8U | byte();
@@ -23,7 +23,7 @@ public:
   }
 
   /// A number of seven bits to a byte, the lowest first; the highest bit of a byte says that there are more.
-  std::uint32_t size() {
+  std::uint32_t take_size() {
     std::uint32_t value = 0;
     for (unsigned shift = 0; shift < 32; shift += 7) {
       const auto next = byte();
@@ -34,7 +34,7 @@ public:
     return value;
   }
 
-  std::string_view text(std::size_t bytes) {
+  std::string_view take_text(std::size_t bytes) {
     is_short_ = is_short_ || bytes > rest_.size();
     const auto text = is_short_ ? std::string_view{} : rest_.substr(0, bytes);
     rest_.remove_prefix(text.size());
@@ -47,7 +47,7 @@ public:
 
 private:
   std::uint32_t byte() {
-    const auto next = text(1);
+    const auto next = take_text(1);
     return next.empty() ? 0U : static_cast<unsigned char>(next.front());
   }
 

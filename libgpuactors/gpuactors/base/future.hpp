@@ -223,9 +223,9 @@ std::vector<std::size_t> wait_for(const std::vector<FutureCore*>& cores, std::si
 } // namespace detail
 
 /// Waits until at least `wanted` of `futures` are ready, at most `timeout`; returns the indices of all ready ones, in
-/// order. Futures stay valid. Invalid futures, whose results were taken, are never ready and not waited for. They are
-/// fewer than `wanted` when the time is over, or when the wait ends before that, as `Future::get` does. Any thread
-/// of the program, task or actor.
+/// order. Futures stay valid. Invalid futures, whose results were taken, are never ready and not waited for. The
+/// indices are fewer than `wanted` when the time is over, when no more futures can become ready, or when the wait ends
+/// early, as `Future::get` does. Any thread of the program, task or actor.
 template <class T>
 std::vector<std::size_t> wait(const std::vector<Future<T>>& futures, std::size_t wanted = 1,
                               Duration timeout = Duration::max()) {

@@ -416,9 +416,9 @@ bool has_only_types(const void* payload, std::size_t size, F&& accepts) {
 #if GPUACTORS_CAF_017
   // The actors that it goes through, of which there are none; then 0, and all names in one text.
   constexpr std::string_view begin = "@<>";
-  if (bytes.size() != 0 || bytes.number(2) != 0)
+  if (bytes.take_size() != 0 || bytes.take_number(2) != 0)
     return false;
-  auto names = bytes.text(bytes.size());
+  auto names = bytes.take_text(bytes.take_size());
   if (!names.starts_with(begin))
     return false;
   names.remove_prefix(begin.size());
@@ -431,8 +431,8 @@ bool has_only_types(const void* payload, std::size_t size, F&& accepts) {
   }
   return true;
 #else
-  for (auto left = bytes.size(); left > 0; --left)
-    if (!accepts(caf::query_type_name(static_cast<caf::type_id_t>(bytes.number(2)))))
+  for (auto left = bytes.take_size(); left > 0; --left)
+    if (!accepts(caf::query_type_name(static_cast<caf::type_id_t>(bytes.take_number(2)))))
       return false;
   return !bytes.is_short();
 #endif
