@@ -39,7 +39,7 @@ install_packages() {
   ((${#missing[@]})) || return 0
   case $here in
     "debian 12" | "debian 13" | "ubuntu 22.04" | "ubuntu 24.04") ;;
-    *) say "this is $here; Debian 12/13 and Ubuntu 22.04/24.04 are the ones that are tested" ;;
+    *) say "this is $here; Debian 12/13 are the ones that are tested, and Ubuntu 22.04/24.04 have the same packages" ;;
   esac
   if ((EUID != 0)); then
     command -v sudo >/dev/null || fail "root is needed to install ${missing[*]}: run as root, or install sudo"

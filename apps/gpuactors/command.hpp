@@ -39,6 +39,7 @@ Command add_dashboard(CLI::App& program);
 Command add_spawn(CLI::App& program);
 Command add_call(CLI::App& program);
 Command add_kill(CLI::App& program);
+Command add_wait(CLI::App& program);
 Command add_logs(CLI::App& program);
 Command add_broker(CLI::App& program);
 Command add_node(CLI::App& program);

@@ -1,6 +1,7 @@
 // gpuactors kill: ends an actor.
 #include "cluster_options.hpp"
 #include "command.hpp"
+#include "nameless.hpp"
 
 #include <gpuactors/gpuactors.hpp>
 
@@ -22,11 +23,11 @@ struct KillArguments {
   bool no_restart = false;
 };
 
-/// The actor without a name whose number the text is; null if there is none.
-Result<ActorId> unnamed(Cluster& cluster, const std::string& text) {
+/// That of the actor without a name that is meant; null if there is none.
+Result<ActorId> number_of(Cluster& cluster, const std::string& text) {
   GPUACTORS_LET(state, cluster.state());
   for (const auto& actor : state.actors())
-    if (actor.name().empty() && std::to_string(actor.id()) == text)
+    if (is_nameless(actor, text))
       return ActorId{actor.id()};
   return ActorId{};
 }
@@ -35,7 +36,7 @@ Result<void> run_kill(const KillArguments& arguments) {
   GPUACTORS_LET(cluster, arguments.cluster.open());
   KillOptions options;
   options.restart = !arguments.no_restart;
-  GPUACTORS_LET(number, arguments.name_space.empty() ? unnamed(cluster, arguments.name) : ActorId{});
+  GPUACTORS_LET(number, arguments.name_space.empty() ? number_of(cluster, arguments.name) : ActorId{});
   if (number)
     GPUACTORS_TRY(cluster.kill(number, options));
   else

@@ -31,18 +31,18 @@ int main(int argc, char** argv) {
       "  gpuactors call c0 add '{\"n\":5}'\n"
       "  gpuactors status                                      also: nodes, actors, calls, leases, queue, quotas\n"
       "  gpuactors logs c0 -f                                  what it prints\n"
-      "  gpuactors kill c0 --no-restart\n"
+      "  gpuactors kill c0 --no-restart                        also: wait, until it has ended\n"
       "  gpuactors dashboard                                   all of it in a browser\n"
       "More machines: gpuactors certs init, gpuactors broker, gpuactors node.\n\n"
       "Exit code: 0 success, 2 bad usage or input, 1 any other failure.\n"
       "More on a subcommand: gpuactors SUBCOMMAND --help");
   const std::vector<Command> commands{
-      add_types(program),     add_devices(program), add_submit(program), add_spawn(program),    add_call(program),
-      add_kill(program),      add_status(program),  add_nodes(program),  add_actors(program),   add_calls(program),
-      add_leases(program),    add_queue(program),   add_groups(program), add_quotas(program),   add_drain(program),
-      add_undrain(program),   add_logs(program),    add_events(program), add_timeline(program), add_metrics(program),
-      add_dashboard(program), add_plan(program),    add_certs(program),  add_up(program),       add_broker(program),
-      add_node(program)};
+      add_types(program),   add_devices(program),   add_submit(program), add_spawn(program),  add_call(program),
+      add_kill(program),    add_wait(program),      add_status(program), add_nodes(program),  add_actors(program),
+      add_calls(program),   add_leases(program),    add_queue(program),  add_groups(program), add_quotas(program),
+      add_drain(program),   add_undrain(program),   add_logs(program),   add_events(program), add_timeline(program),
+      add_metrics(program), add_dashboard(program), add_plan(program),   add_certs(program),  add_up(program),
+      add_broker(program),  add_node(program)};
   // "help", "help up" and "version" stand for the options of that name, as in git.
   std::vector<char*> words(argv, argv + argc);
   std::string help{"--help"};

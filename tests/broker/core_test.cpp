@@ -71,6 +71,49 @@ TEST_CASE("the time in the queue that an actor was given is for its first life",
   CHECK(scene.world.starts.size() == 2);
 }
 
+TEST_CASE("leases make way for a placement group that waits when the broker starts again", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  v1::StartRunner runner;
+  {
+    Scene first{{.store = store}};
+    first.greet(1);
+    first.greet(2);
+    first.add_node();
+    v1::AcquireLease acquire;
+    acquire.set_client(1);
+    acquire.set_client_request(1);
+    acquire.mutable_request()->set_cpu_units(100'000);
+    first.core.acquire(acquire, {}, BrokerAnswer<Grant>{[](const Result<Grant>&) {}});
+    REQUIRE(first.world.runners.size() == 1);
+    runner = first.world.runners.front();
+    v1::SubmitGroup group;
+    group.set_client(2);
+    group.set_client_request(1);
+    group.set_detached(true);
+    group.add_bundles()->set_cpu_units(10'000);
+    first.core.submit_group(group, {}, BrokerAnswer<v1::GroupInfo>{[](const Result<v1::GroupInfo>&) {}});
+    REQUIRE(first.world.reclaims.size() == 1);
+    first.core.finish();
+  }
+  Scene scene{{.last_id = 1'000, .settle = 1s, .store = store}};
+  v1::Hello hello;
+  hello.set_client(1);
+  hello.set_reconnect_grace_ms(60'000);
+  hello.add_leases(runner.lease().id());
+  must(scene.core.hello(hello, {}, std::make_shared<Somebody>()));
+  v1::HeldLease held;
+  *held.mutable_lease() = runner.lease();
+  held.set_client(1);
+  held.mutable_started()->set_lease(runner.lease().id());
+  held.mutable_started()->set_epoch(runner.lease().epoch());
+  scene.add_node({held});
+  scene.run(2s);
+  REQUIRE(scene.core.state({}).groups_size() == 1);
+  REQUIRE(scene.core.state({}).groups(0).state() == "waiting");
+  REQUIRE(scene.world.reclaims.size() == 1);
+  CHECK(scene.world.reclaims.front().lease() == runner.lease().id());
+}
+
 // -- the store -------------------------------------------------------------------------------------
 
 TEST_CASE("what a full disk does not take is written when there is room again, and one event tells of it",

@@ -36,6 +36,27 @@ Found look_up(Scene& scene, const v1::ActorHandle& handle) {
   return found;
 }
 
+/// Asks for the end of the actor.
+Found wait_for_end(Scene& scene, const v1::ActorHandle& handle, std::uint64_t client = 1) {
+  v1::FindActor message;
+  message.set_id(handle.id());
+  *message.mutable_handle() = handle;
+  message.set_client(client);
+  message.set_until_ended(true);
+  auto found = std::make_shared<std::optional<Result<FoundActor>>>();
+  scene.core.find(message,
+                  BrokerAnswer<FoundActor>{[found](Result<FoundActor> result) { *found = std::move(result); }});
+  return found;
+}
+
+/// How it has ended, as the answer says.
+Error end_in(const Found& found) {
+  REQUIRE(found->has_value());
+  const auto info = must(**found).info;
+  CHECK(info.state() == "ended");
+  return {errc_from_number(static_cast<std::uint8_t>(info.end_error())), info.end_reason()};
+}
+
 Error error_of(const Found& found) {
   REQUIRE(found->has_value());
   REQUIRE_FALSE((**found).has_value());
@@ -142,4 +163,109 @@ TEST_CASE("who was given a reference keeps the actor when the request for it is 
   withdrawal.set_client_request(order.client_request());
   scene.core.withdraw(withdrawal, BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
   CHECK(scene.world.ends.empty());
+}
+
+// -- waiting for the end --------------------------------------------------------------------------
+
+TEST_CASE("who waits for an actor's end is answered after its last life", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  auto order = scene.spawn(1, "a", {}, 1);
+  const auto handle = handle_of(order);
+  const auto first = wait_for_end(scene, handle);
+  scene.end(order);
+  CHECK_FALSE(first->has_value());
+  const auto second = wait_for_end(scene, handle); // it is being started again
+  scene.start(scene.world.starts.back());
+  CHECK_FALSE(second->has_value());
+  scene.end(scene.world.starts.back());
+  const Error why{Errc::actor_died, "the actor has ended by itself"};
+  CHECK(end_in(first) == why);
+  CHECK(end_in(second) == why);
+  CHECK(must(**first).info.restarts() == 1);
+  CHECK(end_in(wait_for_end(scene, handle)) == why);
+  // The broker remembers so many ends.
+  auto long_ago = handle;
+  long_ago.set_id(order.actor() + 1'000);
+  CHECK(end_in(wait_for_end(scene, long_ago)).code() == Errc::not_found);
+  // Waiting for an end makes nobody a user of the actor.
+  const auto other = scene.spawn(nameless(1, 77));
+  const auto withdrawn = wait_for_end(scene, handle_of(other));
+  v1::Withdraw withdrawal;
+  withdrawal.set_client(1);
+  withdrawal.set_client_request(other.client_request());
+  scene.core.withdraw(withdrawal, BrokerAnswer<void>{[](const Result<void>&) {}});
+  scene.end(other);
+  CHECK(end_in(withdrawn) == Error{Errc::actor_died, "the request for it was withdrawn"});
+}
+
+TEST_CASE("the end of an actor of another cluster is not taken for that of the one with its number", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto order = scene.spawn(nameless(1, 77));
+  auto others = handle_of(order);
+  others.set_origin(78);
+  CHECK(error_of(wait_for_end(scene, others)).code() == Errc::not_found);
+  v1::KillActor kill;
+  kill.set_id(order.actor());
+  kill.set_no_restart(true);
+  scene.core.kill(kill, {}, BrokerAnswer<void>{[](const Result<void>&) {}});
+  scene.end(order);
+  CHECK(says(end_in(wait_for_end(scene, others)), "spawned in another cluster"));
+}
+
+TEST_CASE("a client that waits for an end asks again on its next connection, and waits once", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.greet(2);
+  scene.add_node();
+  const auto order = scene.spawn(1, "a", {}, 0);
+  const auto lost = wait_for_end(scene, handle_of(order), 2);
+  scene.greet(2); // on another connection
+  const auto again = wait_for_end(scene, handle_of(order), 2);
+  const auto other = wait_for_end(scene, handle_of(order));
+  scene.end(order);
+  CHECK_FALSE(lost->has_value());
+  CHECK(end_in(again).code() == Errc::actor_died);
+  CHECK(end_in(other).code() == Errc::actor_died);
+}
+
+TEST_CASE("a client that is gone waits for nothing", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.greet(2);
+  const auto peer = scene.world.last_peer;
+  scene.add_node();
+  const auto order = scene.spawn(1, "a", {}, 0);
+  const auto waits = wait_for_end(scene, handle_of(order), 2);
+  scene.core.peer_down(peer);
+  CHECK(error_of(waits).code() == Errc::deadline_exceeded);
+}
+
+TEST_CASE("who waits for an end at a broker that was restarted hears of it, wherever the actor was", "[broker][core]") {
+  Scene earlier;
+  earlier.greet(1);
+  earlier.add_node();
+  const auto order = earlier.spawn(nameless(1, 77));
+  auto gone = handle_of(order);
+  gone.set_id(order.actor() + 1);
+  Scene scene{{.last_id = 1'000, .settle = 5s}};
+  scene.greet(1);
+  const auto back = wait_for_end(scene, handle_of(order));
+  const auto missing = wait_for_end(scene, gone);
+  auto held = held_by(order);
+  held.mutable_started()->set_lease(order.lease().id());
+  held.mutable_started()->set_epoch(order.lease().epoch());
+  scene.add_node({held});
+  scene.run(6s);
+  CHECK_FALSE(back->has_value());
+  CHECK(end_in(missing).code() == Errc::not_found);
+  v1::KillActor kill;
+  kill.set_id(order.actor());
+  kill.set_no_restart(true);
+  scene.core.kill(kill, {}, BrokerAnswer<void>{[](const Result<void>&) {}});
+  scene.end(order);
+  CHECK(end_in(back) == Error{Errc::actor_died, "it was killed"});
 }

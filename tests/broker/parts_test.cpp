@@ -1,6 +1,20 @@
 // Parts of the broker's core, each alone.
+#include <gpuactors/broker/core/arrivals.hpp>
+#include <gpuactors/broker/core/early_calls.hpp>
+#include <gpuactors/broker/core/emptying_pace.hpp>
+#include <gpuactors/broker/core/ended_actors.hpp>
+#include <gpuactors/broker/core/reminders.hpp>
+#include <gpuactors/broker/core/standstill.hpp>
+#include <gpuactors/broker/core/state_keeper.hpp>
+#include <gpuactors/broker/core/turns.hpp>
+
 #include <broker/core_scene.hpp>
 #include <broker/memory_store.hpp>
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
 
 using namespace broker_test;
 using Catch::Matchers::Contains;
@@ -47,24 +61,33 @@ v1::RegisterNode registration_of(std::uint64_t number, std::uint32_t held_ahead)
 
 // -- reminders ------------------------------------------------------------------------------------
 
-TEST_CASE("only a reminder that comes first asks for a wake-up", "[broker][core]") {
+TEST_CASE("reminders are taken in the order of their times, and only the first asks for a wake-up", "[broker][core]") {
   Reminders reminders;
   CHECK(reminders.add({start + 2s, ActorId{1}}));
   CHECK_FALSE(reminders.add({start + 3s, ActorId{2}}));
   CHECK(reminders.add({start + 1s, ActorId{3}}));
   CHECK_FALSE(reminders.add({never, ActorId{4}}));
-  reminders.remove({start + 3s, ActorId{2}});
+  CHECK_FALSE(reminders.add({start + 2s, ActorId{5}}));
+  reminders.remove({start + 2s, ActorId{5}});
   CHECK_FALSE(reminders.wake(start));
   REQUIRE(reminders.wake(start + 1s));
-  CHECK(reminders.take(start + 1s)->actor == ActorId{3});
-  CHECK_FALSE(reminders.take(start + 1s));
+  const auto taken = [&](TimePoint now) {
+    const auto due = reminders.take(now);
+    return due ? due->actor : ActorId{};
+  };
+  CHECK(taken(start + 1s) == ActorId{3});
+  CHECK(taken(start + 1s) == ActorId{});
+  // The next one is 2 s, for which a wake-up is under way: it counts if it is asked for again.
   REQUIRE(reminders.first());
   CHECK(reminders.add(*reminders.first()));
   REQUIRE(reminders.wake(start + 2s));
-  CHECK(reminders.take(start + 2s)->actor == ActorId{1});
+  CHECK(taken(start + 2s) == ActorId{1});
+  REQUIRE(reminders.first());
+  CHECK(reminders.add(*reminders.first()));
+  CHECK_FALSE(reminders.wake(start + 2s)); // of the reminder that was overtaken and is done
+  REQUIRE(reminders.wake(start + 3s));
+  CHECK(taken(start + 3s) == ActorId{2});
   CHECK_FALSE(reminders.first());
-  // The wake-up that was asked for first, and overtaken, is over: nothing is left to be due.
-  CHECK_FALSE(reminders.take(start + 3s));
 }
 
 // -- turns ----------------------------------------------------------------------------------------
@@ -100,7 +123,7 @@ TEST_CASE("a long turn is cut short by what comes to wait, and its own end is st
   now += limits::lease_turn;
   REQUIRE(turns.end(now));
   turns.look({std::nullopt, {{"ann", {"", 1}}}});
-  CHECK(turns.over_quota().count("ann") == 1);
+  CHECK(turns.over_quotas().count("ann") == 1);
   now += *turns.begin(now);
   REQUIRE(turns.end(now));
   turns.look({std::nullopt, {{"ann", {"", 1}}}});
@@ -110,8 +133,16 @@ TEST_CASE("a long turn is cut short by what comes to wait, and its own end is st
   CHECK(turns.cut_short(later) == limits::lease_turn);
   CHECK_FALSE(turns.end(now + *length));
   CHECK(turns.end(later + limits::lease_turn));
-  turns.rest();
-  CHECK(turns.over_quota().empty());
+  CHECK_FALSE(turns.end(later + 1min)); // there is none any more
+}
+
+TEST_CASE("turns are short again when somebody waits after a time in which nobody did", "[broker][core]") {
+  Turns turns;
+  for (int i = 0; i < 5; ++i)
+    turns.look({RequestId{1}, {}});
+  turns.rest({{"ann", {"", 1}}});
+  CHECK(turns.over_quotas().count("ann") == 1);
+  CHECK(*turns.begin(start) == limits::lease_turn);
 }
 
 TEST_CASE("a turn has helped when another request is the first that waits for an owner's quota", "[broker][core]") {
@@ -143,6 +174,32 @@ TEST_CASE("nodes that are being emptied are looked at less often while nothing l
   CHECK(next(2) == 200ms);
 }
 
+// -- a broker that stood still --------------------------------------------------------------------
+
+TEST_CASE("a broker stood still when others may have taken it for dead, by either clock", "[broker][core]") {
+  const auto machine = [](Duration since) { return Duration{1h} + since; };
+  Standstill standstill{1s, 5s};
+  CHECK(standstill.is_looked_for());
+  CHECK_FALSE(standstill.look({start, machine(0s)})); // it has not begun
+  standstill.note({start, machine(0s)});
+  CHECK_FALSE(standstill.look({start + 3999ms, machine(3999ms)}));
+  CHECK(standstill.patient_until() < start);
+  // One look later it counts from the last pulse, not from the last look.
+  CHECK(standstill.look({start + 4s, machine(4s)}) == Duration{4s});
+  CHECK(standstill.patient_until() == start + 4s + standstill.patience());
+  CHECK_FALSE(standstill.look({start + 4s, machine(4s)})); // that one is known
+  // A machine that was suspended: one clock stood still, too.
+  CHECK(standstill.look({start + 5s, machine(60s)}) == Duration{56s});
+}
+
+TEST_CASE("where heartbeats are as rare as links are given up, a late pulse is no standstill", "[broker][core]") {
+  Standstill standstill{2s, 4s};
+  standstill.note({start, Duration{}});
+  CHECK_FALSE(standstill.look({start + 2999ms, 2999ms}));
+  CHECK(standstill.look({start + 3s, 3s}));
+  CHECK_FALSE(Standstill{1s, 0s}.is_looked_for());
+}
+
 // -- a broker that started again ------------------------------------------------------------------
 
 TEST_CASE("early look-ups end with their time and with their client", "[broker][core]") {
@@ -166,9 +223,19 @@ TEST_CASE("early look-ups end with their time and with their client", "[broker][
 TEST_CASE("of many early look-ups those are given up that nobody waits for", "[broker][core]") {
   EarlyCalls calls;
   std::vector<std::string> told;
-  for (int i = 0; i < 65; ++i)
-    calls.keep(EarlyCalls::Find{{}, told_to<FoundActor>(told), i % 2 == 0 ? start : never}, start);
+  const auto keep = [&](int count) {
+    for (int i = 0; i < count; ++i)
+      calls.keep(EarlyCalls::Find{{}, told_to<FoundActor>(told), i % 2 == 0 ? start : never}, start);
+  };
+  keep(64);
+  CHECK(told.empty());
+  keep(1);
   CHECK(told.size() == 32);
+  // The next look is when there are twice as many as were left.
+  keep(31);
+  CHECK(told.size() == 32);
+  keep(1);
+  CHECK(told.size() == 32 + 17);
 }
 
 TEST_CASE("what a node sends ahead counts with the registration that it is for", "[broker][core]") {
@@ -188,6 +255,15 @@ TEST_CASE("what a node sends ahead counts with the registration that it is for",
   auto newer = registration_of(3, 1);
   REQUIRE(arrivals.complete(newer));
   CHECK(newer.held(0).lease().id() == 4);
+  // Who registers under a name ends what others have sent under it.
+  auto other = part_of(4, {5});
+  other.set_agent(8);
+  arrivals.add_ahead(other);
+  auto last = registration_of(5, 0);
+  REQUIRE(arrivals.complete(last));
+  auto late = registration_of(4, 1);
+  late.set_agent(8);
+  CHECK(code_of(arrivals.complete(late)) == Errc::unavailable);
 }
 
 TEST_CASE("a node that registers again, or leaves, is told so; reports wait for those that hold the lease",
@@ -214,13 +290,20 @@ TEST_CASE("a node that registers again, or leaves, is told so; reports wait for 
   CHECK_FALSE(arrivals.postpone_tasks(tasks));
   tasks.set_agent(7);
   CHECK(arrivals.postpone_tasks(tasks));
+  tasks.add_tasks()->set_name("the latest");
   CHECK(arrivals.postpone_tasks(tasks));
+  std::size_t of_this_name = 0;
+  arrivals.each_of("n0", [&](const Arrival&) { ++of_this_name; });
+  arrivals.each_of("n1", [&](const Arrival&) { ++of_this_name; });
+  CHECK(of_this_name == 2);
   arrivals.leave("n0", 8);
   CHECK(told.back() == "the node is being stopped");
   CHECK(arrivals.has("n0"));
+  CHECK_FALSE(arrivals.has("n1"));
   const auto all = arrivals.take();
   REQUIRE(all.size() == 1);
-  CHECK(all.front().reports.size() == 2); // of what its tasks have used, the latest
+  REQUIRE(all.front().reports.size() == 2);
+  CHECK(std::get<v1::HolderUsage>(all.front().reports.back()).tasks_size() == 1);
   CHECK(arrivals.empty());
 }
 
@@ -246,6 +329,16 @@ TEST_CASE("a bounded number of actors that have ended is remembered, by number a
     return true;
   });
   CHECK(latest == std::vector<std::uint64_t>{limits::ended_actors + 1, limits::ended_actors});
+  ended.for_each_latest(2, [&](const v1::EndedActor&) {
+    latest.clear();
+    return false;
+  });
+  CHECK(latest.empty());
+  auto& nameless = ended.add();
+  nameless.mutable_actor()->set_id(9);
+  nameless.mutable_actor()->set_type("counter");
+  nameless.set_reason("it was killed");
+  CHECK(ended.how_ended(9) == "actor 9 (counter) has ended: it was killed");
 }
 
 TEST_CASE("changes of one burst are written together, and once more when that fails", "[broker][core]") {
@@ -261,13 +354,15 @@ TEST_CASE("changes of one burst are written together, and once more when that fa
   REQUIRE(world.next(start) == Wake::commit);
   keeper.commit();
   CHECK(must(store->load(StateSection::nodes)).empty());
-  REQUIRE(world.wakes.size() == 1);
-  CHECK(world.next(start + 1s) == Wake::commit);
+  CHECK(world.next(start + 1min) == Wake::commit);
+  CHECK(world.time == start + 1s);
   keeper.commit(); // the same error again is no second event
   CHECK(log.counts().at("error") == 1);
   store->is_full = false;
-  keeper.finish();
+  CHECK(world.next(start + 1min) == Wake::commit);
+  keeper.commit();
   CHECK(must(store->load(StateSection::nodes)).size() == 2);
+  CHECK(world.wakes.empty());
 }
 
 TEST_CASE("numbers are recorded in blocks before they are issued", "[broker][core]") {
@@ -276,7 +371,7 @@ TEST_CASE("numbers are recorded in blocks before they are issued", "[broker][cor
   const auto store = std::make_shared<MemoryStore>();
   StateKeeper keeper{world, log, store, 0};
   const auto reserved = [&] {
-    keeper.finish();
+    keeper.commit();
     return must(store->load(StateSection::ids)).front().value;
   };
   keeper.reserve_ids(5);
@@ -296,7 +391,7 @@ TEST_CASE("actors that no later broker may take are known to the next one, a bou
     StateKeeper keeper{world, log, store, 0};
     for (std::uint64_t id = 1; id <= limits::buried_actors + 1; ++id)
       keeper.bury(ActorId{id});
-    keeper.finish();
+    keeper.commit();
   }
   StateKeeper next{world, log, store, limits::buried_actors + 1};
   const auto buried = next.load_buried();
@@ -312,9 +407,11 @@ TEST_CASE("a broker without a store keeps nothing", "[broker][core]") {
   keeper.erase(StateSection::nodes, "n0");
   keeper.reserve_ids(1);
   keeper.bury(ActorId{1});
-  keeper.finish();
+  keeper.commit();
+  keeper.each<v1::StoredNode>(StateSection::nodes,
+                              [](const StateKey&, const v1::StoredNode&) { FAIL("there is none"); });
   CHECK_FALSE(keeper.keeps());
-  CHECK(keeper.feed() == nullptr);
+  CHECK(keeper.load_buried().empty());
   CHECK(world.wakes.empty());
 }
 

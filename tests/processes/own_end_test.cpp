@@ -84,3 +84,30 @@ TEST_CASE("an actor that ends itself while the broker is away does not come back
   }));
   CHECK(must(cluster.state()).leases_size() == 1);
 }
+
+TEST_CASE("who waits for the end of an actor hears of it over the death of the broker, and of its process",
+          "[processes]") {
+  Processes processes;
+  const TemporaryFolder folder;
+  const auto store = (folder / "state.db").string();
+  processes.start_broker({"--store", store});
+  processes.start_node("n0");
+  auto cluster = processes.connect();
+  const auto once = must(cluster.spawn("counter", number(1), {.gpus = 0.25, .isolation = Isolation::process}));
+  const auto lasting = must(cluster.spawn("counter", number(1), {.gpus = 0.25, .max_restarts = -1}));
+  auto end_of_once = once.when_ended();
+  auto end_of_lasting = lasting.when_ended();
+  processes.signal("broker", SIGKILL);
+  processes.start_broker({"--store", store});
+  CHECK(code_of(end_of_once.get(100ms)) == Errc::deadline_exceeded);
+  // The one has no restarts left; the other one goes on.
+  Processes::signal(pid_of(once), SIGKILL);
+  Processes::signal(pid_of(lasting), SIGKILL);
+  const auto ended = must(end_of_once.get(30s)).reason;
+  CHECK(ended.code() == Errc::worker_died);
+  CHECK(ended.message().find("signal 9") != std::string::npos);
+  CHECK(must(lasting.call<Number>("restarts").get(30s)).value() == 1);
+  CHECK_FALSE(end_of_lasting.ready());
+  must(lasting.call<Number>("finish", text("done")).get(20s));
+  CHECK(must(end_of_lasting.get(30s)).reason.message() == "the actor has ended itself: done");
+}

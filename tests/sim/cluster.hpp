@@ -198,6 +198,9 @@ private:
   void spawn(Client& client);
   void kill(Client& client, std::uint64_t actor);
   void find(Client& client);
+  /// Waits until the actor has ended for good.
+  void mourn(Client& client, std::uint64_t actor);
+  [[nodiscard]] bool knows_actor(std::uint64_t actor);
   void submit_group(Client& client);
   void release_group(Client& client, std::uint64_t group);
   Client& add_client();

@@ -156,6 +156,30 @@ void Cluster::find(Client& client) {
   });
 }
 
+bool Cluster::knows_actor(std::uint64_t actor) {
+  const auto now = state();
+  return std::any_of(now.actors().begin(), now.actors().end(),
+                     [actor](const v1::ActorInfo& known) { return known.id() == actor; });
+}
+
+void Cluster::mourn(Client& client, std::uint64_t actor) {
+  v1::FindActor message;
+  message.set_id(actor);
+  message.set_client(client.id);
+  message.set_until_ended(true);
+  note(fmt::format("client {} mourns", client.id), message);
+  begin(client, "mourn", [this, &client, message](BrokerCore& core, const Asked& asked) {
+    core.find(message, answer<FoundActor>(client, asked, [this](const Result<FoundActor>& found) {
+                const auto& info = found->info;
+                // The broker that has said so may be gone, and the next one wait for a node that has it.
+                if (info.state() != "ended" || (calm_ && knows_actor(info.id())))
+                  violations_.push_back(
+                      fmt::format("actor {} is {} for who waits for its end, and lives", info.id(), info.state()));
+              }));
+  });
+  client.asked.at(client.last_number)->mourned = actor;
+}
+
 void Cluster::submit_group(Client& client) {
   v1::SubmitGroup message;
   for (std::uint64_t bundle = 0; bundle <= pick(2); ++bundle)
@@ -230,8 +254,10 @@ void Cluster::act() {
     spawn(client);
   else if (what < 66)
     submit_group(client);
-  else if (what < 72)
+  else if (what < 70)
     find(client);
+  else if (what < 73 && !client.actors.empty())
+    mourn(client, *std::next(client.actors.begin(), static_cast<std::ptrdiff_t>(pick(client.actors.size()))));
   else if (what < 80 && !client.groups.empty())
     release_group(client, *client.groups.begin());
   else if (what < 88 && !client.actors.empty())
@@ -289,9 +315,14 @@ std::vector<std::string> Cluster::disagreements() {
     for (const auto& [lease, epoch] : client->leases)
       if (!of_clients.insert(lease).second)
         complain(fmt::format("two clients have lease {}", lease));
-    for (const auto& [number, asked] : client->asked)
-      if (asked->what != "acquire" && asked->what != "spawn" && asked->what != "group" && asked->what != "find")
+    for (const auto& [number, asked] : client->asked) {
+      const bool mourns = asked->what == "mourn"
+                          && std::any_of(now.actors().begin(), now.actors().end(),
+                                         [&](auto& actor) { return actor.id() == asked->mourned; });
+      if (!mourns && asked->what != "acquire" && asked->what != "spawn" && asked->what != "group"
+          && asked->what != "find")
         complain(fmt::format("client {} has no answer to {}", client->id, asked->what));
+    }
   }
   std::set<std::uint64_t> held_now;
   for (const auto& node : nodes_)

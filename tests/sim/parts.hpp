@@ -69,6 +69,8 @@ struct Cluster::Asked {
   std::shared_ptr<Link> link;
   /// It was asked before.
   bool again = false;
+  /// Whose end is waited for.
+  std::uint64_t mourned = 0;
 };
 
 struct Cluster::Client {

@@ -61,7 +61,7 @@ Coverage live_through(const Faults& faults, std::uint64_t histories = seeds, Cov
 
 TEST_CASE("a cluster in which nothing fails ends as it began", "[simulation]") {
   auto coverage = live_through(Faults{});
-  for (const auto* what : {"acquire: done", "spawn: done", "group: done", "find: done", "kill: done",
+  for (const auto* what : {"acquire: done", "spawn: done", "group: done", "find: done", "kill: done", "mourn: done",
                            "lives with its spawner", "ended with its spawner"})
     CHECK(coverage[what] > seeds);
 }

@@ -20,8 +20,8 @@ PLAN = {
 }
 # Protobuf itself says where from version 22 on.
 PLACE = r"gpuactors submit: .*the JSON is no gpuactors\.builtin\.v1\.Echo.*(at line {0}, column \d+|near {0}:\d+)"
-SUBCOMMANDS = ["types", "devices", "submit", "spawn", "call", "kill", "status", "nodes", "actors", "calls", "leases",
-               "queue", "groups", "quotas", "drain", "undrain", "logs", "events", "timeline", "metrics",
+SUBCOMMANDS = ["types", "devices", "submit", "spawn", "call", "kill", "wait", "status", "nodes", "actors", "calls",
+               "leases", "queue", "groups", "quotas", "drain", "undrain", "logs", "events", "timeline", "metrics",
                "dashboard", "plan", "certs", "up", "broker", "node"]
 CASES = []
 
@@ -120,7 +120,7 @@ refuses("use of a device that does not exist is a clear error",
 
 # -- broker ----------------------------------------------------------------------------------------
 
-for subcommand in (["spawn", "counter", "--name", "c"], ["call", "c", "get"], ["kill", "c"], ["actors"], ["leases"], ["queue"], ["quotas"],
+for subcommand in (["spawn", "counter", "--name", "c"], ["call", "c", "get"], ["kill", "c"], ["wait", "c"], ["actors"], ["leases"], ["queue"], ["quotas"],
                    ["drain", "n"], ["logs", "c"]):
     refuses(f"{subcommand[0]} without a broker says how to start and name one", subcommand,
             rf"gpuactors {subcommand[0]}: there is no cluster to ask: start one with gpuactors up, and name it by --broker")

@@ -269,6 +269,27 @@ def kill_restarts(cluster):
 
 
 @case
+def wait(cluster):
+    """wait returns when an actor has ended for good, and says why; restarts are no end"""
+    cluster.run("spawn", "counter", "--name", "w0", "--max-restarts", "5")
+    fits("gpuactors wait: w0 has not ended within 0.2 s", cluster.run("wait", "w0", "--timeout", "0.2", code=1))
+    waiting = cluster.start("wait", "w0")
+    cluster.run("kill", "w0")
+    fits("w0 has not ended within 0.2 s", cluster.run("wait", "w0", "--timeout", "0.2", code=1))
+    same(waiting.poll(), None)
+    cluster.run("kill", "w0", "--no-restart")
+    out, error = waiting.communicate(timeout=DEADLINE)
+    same((waiting.returncode, error), (0, ""))
+    fits(r"^w0 has ended: it was killed by \S+\n$", out)
+    # One that has ended already.
+    same(cluster.run("wait", "w0"), out)
+    ended = cluster.json("wait", "w0", "--json")
+    same((ended["name"], ended["type"], ended["error"]), ("w0", "counter", "actor_died"))
+    fits(r'there is no actor named "never", and of none .*', cluster.run("wait", "never", code=2))
+    fits(r'--timeout is "soon": a number is expected', cluster.run("wait", "w0", "--timeout", "soon", code=2))
+
+
+@case
 def queue(cluster):
     """queue shows what waits and for what; kill of an actor that waits ends its spawn"""
     cluster.run("spawn", "counter", "--name", "big", "--gpus", "1")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Looks at a cluster as its operator does, over its deaths and moves: operator_cli_test.py PROGRAM MAKE_GROUP [CASE]
+"""Looks at a cluster as its operator does: operator_cli_test.py PROGRAM MAKE_GROUP MAKE_ACTOR [CASE]
 
 The cluster is `gpuactors up`. The cases are sentences and run in their order, since later ones look at what earlier
 ones did. Whatever happens by itself is polled for with a deadline.
@@ -134,6 +134,20 @@ def ended(cluster):
 
 
 # -- nodes -----------------------------------------------------------------------------------------
+
+
+@case
+def nameless(cluster):
+    """kill and wait take the number of an actor that has no name"""
+    made = subprocess.run([MAKE_ACTOR, "--broker", cluster.broker], env=cluster.env, capture_output=True, text=True,
+                          timeout=DEADLINE, check=True)
+    number = made.stdout.strip()
+    waiting = cluster.start("wait", number)
+    same(cluster.run("kill", number, "--no-restart"), f"{number} has ended\n")
+    out, error = waiting.communicate(timeout=DEADLINE)
+    same((waiting.returncode, error), (0, ""))
+    fits(rf"^{number} has ended: it was killed by \S+\n$", out)
+    fits(f'there is no actor named "{number}"', cluster.run("kill", number, code=2))
 
 
 @case
@@ -463,5 +477,5 @@ def reconnect_grace(cluster):
 
 
 if __name__ == "__main__":
-    MAKE_GROUP = os.path.abspath(sys.argv[2])
-    sys.exit(run_cases(sys.argv[1], CASES, *sys.argv[3:]))
+    MAKE_GROUP, MAKE_ACTOR = map(os.path.abspath, sys.argv[2:4])
+    sys.exit(run_cases(sys.argv[1], CASES, *sys.argv[4:]))

@@ -1,5 +1,6 @@
 #include <gpuactors/cluster/actor_ref.hpp>
 #include <gpuactors/cluster/detail/actor_cell.hpp>
+#include <gpuactors/cluster/detail/actor_end.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 
 #include <fmt/format.h>
@@ -357,6 +358,14 @@ std::optional<Error> ActorRef::ended() const {
     return std::nullopt;
   const std::lock_guard lock{cell_->mutex};
   return cell_->ended;
+}
+
+Future<ActorEnd> ActorRef::when_ended() const {
+  const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
+  if (core == nullptr)
+    return Future<ActorEnd>::ready_with(cell_ == nullptr ? fail(Errc::invalid_argument, "the actor reference is empty")
+                                                         : fail(Errc::unavailable, "the cluster was closed"));
+  return detail::await_end(*core, to_message(), cell_);
 }
 
 caf::actor ActorRef::handle() const {

@@ -24,6 +24,15 @@ namespace detail {
 struct ActorCell;
 } // namespace detail
 
+/// How an actor has ended for good.
+struct ActorEnd {
+  /// Why, for people, with the error that its callers get: `actor_died` for one that was killed or has ended by itself,
+  /// `worker_died` or `lease_revoked` for one that has lost its process, node or device and has no restarts left, what
+  /// its constructor returned, what it gave to `Actor::end`, `cancelled` for one that was never placed; `not_found` if
+  /// the cluster does not remember its end.
+  Error reason;
+};
+
 /// Reads a streamed reply item by item: messages, or payloads if their C++ type is not known. Movable; one thread at a
 /// time. Destroying it before the end withdraws the call.
 template <class T>
@@ -157,6 +166,16 @@ public:
   /// Returns why the actor has ended for good, as far as a call of this program was told: spawn another one then.
   /// Nothing while it lives or may live again, and for an empty reference. Any thread.
   [[nodiscard]] std::optional<Error> ended() const;
+
+  /// Returns a future of the actor's end for good: it is ready when the actor has ended and will not be started again,
+  /// and at once if that is so already. It waits through restarts of the actor and of the broker, and while the
+  /// connection is lost; it does not keep the actor alive. Its `then` is the place to start another one. An actor that
+  /// waits in a method for its own end is told to end first, and waits in vain.
+  ///
+  /// Errors of the future: `unavailable` (the cluster was closed first), `invalid_argument` (an empty reference),
+  /// `unsupported` (a broker of a release that does not tell of ends), `queue_full` (too many requests of this name
+  /// wait), `not_found` (the reference is of another cluster). Any thread.
+  [[nodiscard]] Future<ActorEnd> when_ended() const;
 
   /// Returns the CAF actor behind the handle, for CAF programs, which include <gpuactors/wire/messages.hpp> for it:
   /// send it `(std::string method, gpuactors::Payload)`, monitor it, link to it. A restart changes it. Null for an

@@ -3,6 +3,7 @@
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/actor_cell.hpp>
+#include <gpuactors/cluster/detail/actor_end.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
@@ -383,6 +384,14 @@ Future<ActorRef> Cluster::find(v1::FindActor message, std::string who, Duration 
   reply->executor = core_->executor();
   core_->ask_for_actor(reply, deadline_after(Clock::now(), timeout), std::move(message));
   return Future<ActorRef>{std::move(reply)};
+}
+
+Future<ActorEnd> Cluster::when_ended(const v1::ActorHandle& actor) {
+  if (core_ == nullptr)
+    return Future<ActorEnd>::ready_with(closed_already());
+  if (actor.id() == 0)
+    return Future<ActorEnd>::ready_with(fail(Errc::invalid_argument, "the reference to an actor is empty"));
+  return detail::await_end(*core_, actor, nullptr);
 }
 
 Result<void> Cluster::kill(ActorId actor, const KillOptions& options) {

@@ -178,6 +178,10 @@ public:
   Future<ActorRef> find_async(const ActorName& actor, Duration timeout = limits::call_deadline);
   Future<ActorRef> find_async(const v1::ActorHandle& actor, Duration timeout = limits::call_deadline);
 
+  /// Returns a future of the end of the actor that a reference in a message names, as `ActorRef::when_ended` does: it
+  /// need not be alive, and its end may be long ago. Also `invalid_argument` for an empty reference.
+  [[nodiscard]] Future<ActorEnd> when_ended(const v1::ActorHandle& actor);
+
   /// Ends an actor, for good unless `KillOptions::restart` is set. Returns when the actor has ended and its memory is
   /// free.
   /// @returns `not_found` if there is no such actor; `deadline_exceeded` if the actor is stuck in user code for longer

@@ -207,7 +207,7 @@ struct ConnectOptions {
   /// How long the broker keeps the program's running tasks, actors and groups after their connection is lost without
   /// having been closed: a paused machine or a replaced cable then ends nothing. At most
   /// `limits::reconnect_grace_most`. Zero: they end at once, so that the resources of a killed program are free at
-  /// once. A broker that was restarted meanwhile waits for `limits::settle` instead.
+  /// once. A broker that was restarted meanwhile waits for its own `BrokerDaemon::settle` instead.
   Duration reconnect_grace{};
   /// The types known here, so that calls are checked before they are sent; null means the types that the program
   /// registered.

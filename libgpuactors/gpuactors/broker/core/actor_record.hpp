@@ -76,6 +76,8 @@ struct ActorRecord {
   v1::HolderUsage::Entry usage;
   /// Callers who wait until the actor is alive.
   Seekers seekers;
+  /// Callers who wait until it has ended for good.
+  Seekers mourners;
   /// Requests for a new actor of its name, made while it is ending.
   std::vector<Heir> heirs;
   std::vector<BrokerAnswer<void>> killers;

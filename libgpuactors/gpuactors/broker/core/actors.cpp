@@ -24,6 +24,13 @@ bool is_of_elsewhere(const v1::ActorHandle& handle, std::uint64_t origin) {
   return handle.origin() != 0 && origin != 0 && handle.origin() != origin;
 }
 
+FoundActor as_ended(v1::ActorInfo actor, Errc code, std::string reason) {
+  actor.set_state("ended");
+  actor.set_end_error(static_cast<std::uint32_t>(code));
+  actor.set_end_reason(std::move(reason));
+  return {std::move(actor), nullptr, nullptr};
+}
+
 Error of_elsewhere(const v1::ActorHandle& handle) {
   return Error{Errc::not_found,
                fmt::format("{} is not in this cluster: another actor has its number here, so it was spawned in another "
@@ -148,6 +155,8 @@ void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
   if (auto* record = find_record({message.name_space(), message.name()}, message.id())) {
     if (message.has_handle() && is_of_elsewhere(message.handle(), record->spec.origin()))
       return answer.deliver(fail(of_elsewhere(message.handle())));
+    if (message.until_ended())
+      return record->mourners.add(std::move(answer), message.client(), until_after(message.limit_ms()), world_.now());
     // A call that looks its actor up again has no new user.
     // A client may guess a number, but not its origin.
     const bool knows =
@@ -159,6 +168,8 @@ void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
     early_.keep(EarlyCalls::Find{message, std::move(answer), until_after(message.limit_ms())}, world_.now());
     return;
   }
+  if (message.until_ended())
+    return answer.deliver(end_of(message));
   if (message.has_handle())
     return answer.deliver(fail(Errc::not_found, why_not_there(message.handle())));
   if (message.name().empty())
@@ -185,6 +196,17 @@ std::string BrokerCore::why_not_there(const v1::ActorHandle& handle) const {
                                                             : ended_.how_ended(handle.id());
   return fmt::format("{} is not in this cluster: it has ended long ago, or was spawned in another cluster",
                      describe(handle));
+}
+
+FoundActor BrokerCore::end_of(const v1::FindActor& message) const {
+  if (const auto* ended = ended_.find(message.id());
+      ended != nullptr && !is_of_elsewhere(message.handle(), ended->actor().origin()))
+    return as_ended(ended->actor(), errc_from_number(static_cast<std::uint8_t>(ended->error())), ended->reason());
+  v1::ActorInfo unknown;
+  unknown.set_id(message.id());
+  unknown.set_name(message.handle().name());
+  unknown.set_type(message.handle().type());
+  return as_ended(std::move(unknown), Errc::not_found, why_not_there(message.handle()));
 }
 
 bool BrokerCore::may_come_back(const std::string& name, std::uint64_t id) const {
@@ -462,6 +484,7 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
   if (record.spec.detached() || !record.spec.name().empty())
     keeper_.erase(StateSection::actors, id.value());
   record.seekers.answer([&] { return fail(error); });
+  record.mourners.answer([&] { return as_ended(ended.actor(), error.code(), ended.reason()); });
   for (auto& killer : record.killers)
     killer.deliver({});
   for (auto& heir : record.heirs)

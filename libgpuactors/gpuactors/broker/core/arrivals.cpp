@@ -49,7 +49,8 @@ bool Arrivals::postpone_tasks(const v1::HolderUsage& message) {
       all_.begin(), all_.end(), [&](const Arrival& arrival) { return arrival.is_of(message.node(), message.agent()); });
   if (known == all_.end())
     return false;
-  std::erase_if(known->reports, [](const Report& report) { return std::holds_alternative<v1::HolderUsage>(report); });
+  std::erase_if(known->reports,
+                [](const NodeReport& report) { return std::holds_alternative<v1::HolderUsage>(report); });
   known->reports.emplace_back(message);
   return true;
 }

@@ -13,15 +13,16 @@
 
 namespace gpuactors {
 
-/// What a node tells of a lease that the broker does not know before it admits the node.
-using Report = std::variant<v1::LeaseStarted, v1::LeaseEnded, v1::ActorSaved, v1::HolderUsage::Entry, v1::HolderUsage>;
+/// What a node tells of leases that the broker does not know before it admits the node.
+using NodeReport =
+    std::variant<v1::LeaseStarted, v1::LeaseEnded, v1::ActorSaved, v1::HolderUsage::Entry, v1::HolderUsage>;
 
 struct Arrival {
   v1::RegisterNode message;
   ContactPtr agent;
   BrokerAnswer<void> answer;
   /// The node's reports since, in order.
-  std::vector<Report> reports;
+  std::vector<NodeReport> reports;
 
   [[nodiscard]] const std::string& name() const {
     return message.node().name();
@@ -37,19 +38,19 @@ public:
   /// A part of what a node holds, sent ahead of its registration because all of it is more than one message takes.
   void add_ahead(const v1::HeldAhead& message);
 
-  /// Puts what was sent ahead into the registration.
+  /// Puts what was sent ahead into the registration, and forgets what any agent of this name has sent.
   /// @returns `unavailable` if not all of it has arrived.
   Result<void> complete(v1::RegisterNode& message);
 
-  /// One of the same agent that came before, on a connection that was lost, is told that it does not count.
+  /// Adds one, and refuses an earlier one of the same agent, whose connection was lost.
   void add(Arrival arrival);
 
-  /// The node is being stopped.
+  /// Refuses one whose node is being stopped.
   void leave(const std::string& node, std::uint64_t agent);
 
   /// Keeps a report of a lease until its node is admitted. @returns false if no node that waits holds the lease.
   template <class Message>
-  bool postpone(const Message& report) {
+  [[nodiscard]] bool postpone(const Message& report) {
     for (auto& arrival : all_)
       for (const auto& held : arrival.message.held())
         if (held.lease().id() == report.lease() && held.lease().epoch() == report.epoch()) {
@@ -60,7 +61,7 @@ public:
   }
 
   /// Keeps the latest report of what a node's tasks have used. @returns false if that node does not wait.
-  bool postpone_tasks(const v1::HolderUsage& message);
+  [[nodiscard]] bool postpone_tasks(const v1::HolderUsage& message);
 
   /// Calls `function` with each that has this name: more than one agent may ask for it.
   template <class F>

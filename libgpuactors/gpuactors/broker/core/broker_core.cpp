@@ -16,6 +16,7 @@ BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
   : world_(world), options_(std::move(options)), ledger_(ledger_options(options_.last_id)), log_(world),
     keeper_(world, log_, options_.store, options_.last_id),
     rooms_("actors and placement groups", limits::started_per_name, limits::started_bytes_per_name),
+    standstill_(options_.heartbeat, options_.link_timeout),
     followers_(options_.term, options_.link_timeout, options_.other, world.now()), last_request_(options_.last_id),
     last_actor_(options_.last_id), last_group_(options_.last_id) {
   if (options_.recording != nullptr)
@@ -25,8 +26,8 @@ BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
 void BrokerCore::start() {
   if (!options_.taken_from.empty())
     log_.add(EventKind::standby, options_.taken_from, "this broker has taken over: " + options_.taken_why);
-  if (options_.link_timeout > Duration::zero()) {
-    last_pulse_ = pulse();
+  if (standstill_.is_looked_for()) {
+    standstill_.note(pulse());
     world_.wake(options_.heartbeat, Wake::pulse);
   }
   if (options_.settle > Duration::zero()) {
@@ -42,7 +43,7 @@ void BrokerCore::start() {
 
 void BrokerCore::finish() {
   ledger_.finish();
-  keeper_.finish();
+  keeper_.commit();
 }
 
 void BrokerCore::wake(Wake what) {
@@ -66,7 +67,7 @@ void BrokerCore::wake(Wake what) {
   case Wake::turn:
     return make_way_again();
   case Wake::pulse:
-    last_pulse_ = pulse();
+    standstill_.note(pulse());
     look_at_followers();
     return world_.wake(options_.heartbeat, Wake::pulse);
   case Wake::patience:

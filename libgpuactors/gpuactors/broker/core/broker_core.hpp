@@ -19,6 +19,7 @@
 #include <gpuactors/broker/core/recorded_ledger.hpp>
 #include <gpuactors/broker/core/reminders.hpp>
 #include <gpuactors/broker/core/rooms.hpp>
+#include <gpuactors/broker/core/standstill.hpp>
 #include <gpuactors/broker/core/state_keeper.hpp>
 #include <gpuactors/broker/core/task_records.hpp>
 #include <gpuactors/broker/core/turns.hpp>
@@ -96,6 +97,7 @@ public:
   void cancel(const v1::CancelAcquire& message);
   void release(const v1::ReleaseLease& message, const Caller& caller);
   void spawn_actor(const v1::SpawnActor& message, const Caller& caller, const Payload& config, FindAnswer answer);
+  /// Answers when the actor lives, or has ended if that is asked for.
   void find(const v1::FindActor& message, FindAnswer answer);
   void kill(const v1::KillActor& message, const Caller& caller, DoneAnswer answer);
   void submit_group(const v1::SubmitGroup& message, const Caller& caller, GroupAnswer answer);
@@ -124,12 +126,6 @@ private:
     ClientId client = 0;
   };
 
-  /// One moment by two clocks: the second goes on while the machine is suspended.
-  struct Pulse {
-    TimePoint now;
-    Duration machine_time;
-  };
-
   // -- nodes and clients: peers.cpp -----------------------------------------------------
 
   void settled();
@@ -138,7 +134,7 @@ private:
   std::uint64_t watch(const ContactPtr& contact, Peer peer);
   /// The same node is back on a new connection: reconciles its leases with those in the ledger.
   void reconcile(const v1::RegisterNode& message);
-  void hear(const Report& report);
+  void hear(const NodeReport& report);
   /// Adds nodes with all leases that they hold, and restores the groups that have bundles on them.
   void admit(std::vector<Arrival> arrivals);
   void adopt(const v1::HeldLease& held, const v1::Node& node);
@@ -170,7 +166,7 @@ private:
   // -- a broker that stood still: standstill.cpp ----------------------------------------
 
   /// The broker runs at this moment.
-  [[nodiscard]] Pulse pulse() const;
+  [[nodiscard]] Standstill::Pulse pulse() const;
   /// If the broker itself stood still for so long that peers took it for dead (its process was stopped, its machine
   /// suspended, or a disk did not answer), their lost connections say nothing about them: gives them time to come back.
   void look_for_standstill();
@@ -204,7 +200,7 @@ private:
   void set_owner(v1::ResourceRequest& request, const Caller& caller) const;
   Result<void> change_quota(const std::string& owner, std::optional<Share> limit);
   /// The owners for whom something waits that their quotas leave no room for now.
-  [[nodiscard]] std::map<std::string, OverQuota> over_quotas() const;
+  [[nodiscard]] Turns::OverQuotas over_quotas() const;
   /// Reclaims the leases with another key that clients of this owner keep for their next task: nobody else's would
   /// help.
   void make_room_for(const std::string& owner, const std::string& key);
@@ -304,6 +300,8 @@ private:
   /// The actor's pause is over, or its first start has taken too long.
   void actor_due(ActorRecord& record);
   void limit_first_start(ActorRecord& record);
+  /// The answer to who waits for the end of an actor that is not there any more.
+  [[nodiscard]] FoundActor end_of(const v1::FindActor& message) const;
   /// Clears `due` and `first_start_by`, and their reminders.
   void stop_reminding(ActorRecord& record);
   void forget_actor(ActorId id, const Error& error);
@@ -349,16 +347,17 @@ private:
   void make_way(RequestId request);
   void make_way(const Event& pending);
   void take_turns();
-  /// Who waits for what leases could make way for.
-  struct Crowd {
-    Waiting waiting;
-    bool anybody = false;
-    /// A placement group that no quota keeps out.
-    bool group = false;
-    /// All whom a lease could serve have the key of the oldest.
+  /// For whom leases are to make way.
+  struct Demand {
+    Turns::Waiting waiting;
+    /// Whether anything waits at all, also what no node could serve now.
+    bool any = false;
+    /// Whether a placement group waits that no quota keeps out, and not in vain.
+    bool has_group = false;
+    /// Whether all requests that could be served are tasks with the key of the oldest.
     bool all_alike = true;
   };
-  [[nodiscard]] Crowd who_waits() const;
+  [[nodiscard]] Demand demand() const;
   /// While requests wait, reclaims leases granted since the last turn, so that a client which acquires one lease after
   /// another does not keep the others out.
   void make_way_again();
@@ -369,7 +368,7 @@ private:
   void log(const Event& event);
   void wake_for_ledger();
   /// Looks at the actor or client again at `due.at`.
-  void remind(const Due& due);
+  void remind(const Reminders::Due& due);
   void look_at_due();
   v1::Lease to_wire(const Lease& lease) const;
 
@@ -409,9 +408,7 @@ private:
   std::map<ActorId, ActorRecord> actors_;
   std::map<ActorName, ActorId> names_;
   EndedActors ended_;
-  // When the broker last was seen to run, and until when lost peers may come back because it did not.
-  std::optional<Pulse> last_pulse_;
-  TimePoint patient_until_{};
+  Standstill standstill_;
   Reminders reminders_;
   std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;
   // Withdrawn requests of clients that are here, for nodes that bring back what was asked for: a bounded number of

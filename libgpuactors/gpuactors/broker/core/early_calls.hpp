@@ -12,7 +12,8 @@
 
 namespace gpuactors {
 
-/// Calls about what a node may still bring back. They are asked again when one has come, and when all had their time.
+/// Calls about what a node may still bring back. They are asked again when one has come, and when all had their time;
+/// withdrawals only then.
 class EarlyCalls {
 public:
   /// A look-up of an actor.
@@ -33,7 +34,7 @@ public:
     BrokerAnswer<v1::TypeCatalog> answer;
   };
 
-  /// Of an actor or a placement group: answered when all nodes had their time, and not before.
+  /// Of an actor or a placement group.
   struct Withdrawal {
     v1::Withdraw message;
     BrokerAnswer<void> answer;

@@ -1,4 +1,4 @@
-// EmptyingPace: how often the broker looks at nodes that are being emptied. Internal to the layer.
+// EmptyingPace: how often the broker looks at nodes that are being emptied. Pure. Internal to the layer.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -10,7 +10,7 @@
 
 namespace gpuactors {
 
-/// Soon again after something has left them, otherwise less often.
+/// Soon again after something has left them, or come to be emptied, otherwise less often.
 class EmptyingPace {
 public:
   /// @returns the pause before the next look: a wake-up is to be asked for. Nothing if one has been.

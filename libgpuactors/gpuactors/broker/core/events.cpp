@@ -154,7 +154,7 @@ void BrokerCore::make_way(const Event& pending) {
     make_way(pending.request);
   // What waits for quotas makes turns longer, which is no reason for what comes to wait as long; more of the same is
   // none to take more turns.
-  const auto& known = turns_.over_quota();
+  const auto& known = turns_.over_quotas();
   if (owner ? !known.contains(*owner) : !known.empty())
     if (const auto turn = turns_.cut_short(world_.now()))
       world_.wake(*turn, Wake::turn);
@@ -169,17 +169,17 @@ bool BrokerCore::waits(GroupId id, const GroupRecord& group) const {
   if (group.ending)
     return false;
   // A group that shrinks does not wait for bundles that it has lost.
-  return group.placed
+  return group.asker
          || (!group.request.shrinks()
              && ledger_.bundles_of(id).size() < static_cast<std::size_t>(group.request.bundles_size()));
 }
 
-BrokerCore::Crowd BrokerCore::who_waits() const {
-  Crowd crowd;
-  crowd.waiting.over_quota = over_quotas();
-  crowd.anybody = !task_requests_.empty() || !actor_requests_.empty();
+BrokerCore::Demand BrokerCore::demand() const {
+  Demand demand;
+  demand.waiting.over_quotas = over_quotas();
+  demand.any = !task_requests_.empty() || !actor_requests_.empty();
   // No lease is reclaimed for requests that no node could serve now, whatever made way.
-  auto& oldest = crowd.waiting.oldest;
+  auto& oldest = demand.waiting.oldest;
   const std::string* key = nullptr;
   for (const auto& [id, task] : task_requests_) {
     if (!ledger_.could_be_served(id))
@@ -188,37 +188,40 @@ BrokerCore::Crowd BrokerCore::who_waits() const {
       oldest = id;
       key = &task.key;
     } else if (*key != task.key) {
-      crowd.all_alike = false;
+      demand.all_alike = false;
       break;
     }
   }
   for (const auto& [id, actor] : actor_requests_)
     if (ledger_.could_be_served(id)) {
       oldest = oldest ? std::min(*oldest, id) : id;
-      crowd.all_alike = false;
+      demand.all_alike = false;
       break;
     }
   for (const auto& [id, group] : groups_)
     if (waits(id, group)) {
-      crowd.anybody = true;
-      crowd.group |= !ledger_.over_quota(id) && !ledger_.waits_in_vain(id);
+      demand.any = true;
+      demand.has_group |= !ledger_.over_quota(id) && !ledger_.waits_in_vain(id);
     }
-  return crowd;
+  return demand;
 }
 
 void BrokerCore::make_way_again() {
   if (!turns_.end(world_.now()))
     return;
-  auto crowd = who_waits();
-  for (const auto& [owner, waiting] : crowd.waiting.over_quota)
-    make_room_for(owner, waiting.key);
-  if (!crowd.anybody)
-    return turns_.rest();
-  const auto oldest = crowd.waiting.oldest;
-  turns_.look(std::move(crowd.waiting));
-  if (oldest || crowd.group)
-    return make_way(crowd.all_alike && !crowd.group ? *oldest : RequestId{});
-  take_turns();
+  auto [waiting, any, has_group, all_alike] = demand();
+  for (const auto& [owner, over] : waiting.over_quotas)
+    make_room_for(owner, over.key);
+  if (!any)
+    return turns_.rest(std::move(waiting.over_quotas));
+  const auto oldest = waiting.oldest;
+  turns_.look(std::move(waiting));
+  if (oldest && all_alike && !has_group)
+    make_way(*oldest);
+  else if (oldest || has_group)
+    make_way(RequestId{});
+  else
+    take_turns();
 }
 
 void BrokerCore::reclaim(LeaseId id, TaskLease& lease) {
@@ -255,7 +258,7 @@ void BrokerCore::wake_for_ledger() {
   world_.wake(std::max(Duration::zero(), *due - world_.now()), Wake::timeout);
 }
 
-void BrokerCore::remind(const Due& due) {
+void BrokerCore::remind(const Reminders::Due& due) {
   if (reminders_.add(due))
     world_.wake(std::max(Duration::zero(), due.at - world_.now()), Wake::due);
 }

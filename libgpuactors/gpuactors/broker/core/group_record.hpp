@@ -13,7 +13,8 @@ namespace gpuactors {
 struct GroupRecord {
   std::string name;
   v1::SubmitGroup request;
-  std::optional<BrokerAnswer<v1::GroupInfo>> placed;
+  /// Who waits until it is placed; nobody once it is.
+  std::optional<BrokerAnswer<v1::GroupInfo>> asker;
   /// Callers who wait for the group's end; always empty unless it is ending.
   std::vector<BrokerAnswer<void>> removers;
   bool ending = false;

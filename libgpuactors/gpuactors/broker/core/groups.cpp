@@ -28,8 +28,8 @@ void BrokerCore::submit_group(const v1::SubmitGroup& message, const Caller& call
       return answer.deliver(fail(Errc::cancelled, "the placement group is being removed"));
     if (info.state() == "placed")
       return answer.deliver(info);
-    record.placed = std::move(answer);
-    return;
+    record.asker = std::move(answer);
+    return take_turns();
   }
   auto request = from_wire(message);
   if (!request)
@@ -53,7 +53,7 @@ void BrokerCore::submit_group(const v1::SubmitGroup& message, const Caller& call
   request->owner = record.request.quota_owner();
   record.name = message.name().empty() ? fmt::format("group-{}", id.value()) : message.name();
   request->name = record.name;
-  record.placed = std::move(answer);
+  record.asker = std::move(answer);
   submitted_groups_[key] = id;
   apply(ledger_.submit_group(id, std::move(*request), world_.now()));
   keep(id);
@@ -155,8 +155,8 @@ void BrokerCore::forget_group(GroupId id, const Error& error) {
   submitted_groups_.erase({group.mapped().request.client(), group.mapped().request.client_request()});
   offspring_.remove(spawner_of(group.mapped().request.spawner()), id);
   keeper_.erase(StateSection::groups, id.value());
-  if (group.mapped().placed)
-    group.mapped().placed->deliver(fail(error));
+  if (group.mapped().asker)
+    group.mapped().asker->deliver(fail(error));
   for (auto& remover : group.mapped().removers)
     remover.deliver({});
 }
@@ -167,8 +167,8 @@ void BrokerCore::on_group(const Event& event) {
     return;
   switch (event.kind) {
   case Event::Kind::granted:
-    if (auto placed = std::exchange(found->second.placed, std::nullopt))
-      placed->deliver(info_of(event.group, found->second));
+    if (auto asker = std::exchange(found->second.asker, std::nullopt))
+      asker->deliver(info_of(event.group, found->second));
     keep(event.group);
     break;
   case Event::Kind::pending:

@@ -18,7 +18,7 @@ struct NodeRecord {
   std::uint64_t agent_id = 0;
   /// Null while the node is away or being removed.
   ContactPtr agent;
-  /// Key in `peers_`.
+  /// The number under which its connection is watched.
   std::uint64_t peer = 0;
   v1::TypeCatalog types;
   /// As in RegisterNode.

@@ -26,15 +26,15 @@ void BrokerCore::peer_down(std::uint64_t id) {
   if (peer.mapped().node.empty())
     client_down(peer.mapped().client);
   else if (const auto node = nodes_.find(peer.mapped().node);
-           world_.now() < patient_until_ && node != nodes_.end() && !node->second.leaves)
+           world_.now() < standstill_.patient_until() && node != nodes_.end() && !node->second.leaves)
     node_away(node->first);
   else
     drop_node(peer.mapped().node);
 }
 
 void BrokerCore::settled() {
-  if (world_.now() < patient_until_) // it stood still meanwhile
-    return world_.wake(patient_until_ - world_.now(), Wake::settled);
+  if (const auto left = standstill_.patient_until() - world_.now(); left > Duration::zero()) // it stood still meanwhile
+    return world_.wake(left, Wake::settled);
   settling_ = false;
   if (!arrivals_.empty())
     admit(arrivals_.take());
@@ -102,7 +102,7 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
     admit(arrivals_.take());
 }
 
-void BrokerCore::hear(const Report& report) {
+void BrokerCore::hear(const NodeReport& report) {
   if (const auto* begun = std::get_if<v1::LeaseStarted>(&report))
     lease_started(*begun, nullptr, nullptr);
   else if (const auto* ended = std::get_if<v1::LeaseEnded>(&report))
@@ -418,8 +418,11 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, c
   auto& record = clients_[message.client()];
   // One that says it again on its connection is watched already.
   const bool is_watched = peers_.count(record.peer) > 0 && record.port != nullptr && record.port->same_as(*port);
-  if (!is_watched)
+  if (!is_watched) {
     peers_.erase(record.peer);
+    for (auto& [id, actor] : actors_)
+      actor.mourners.forget_client(message.client());
+  }
   record.name = printable(std::string{head_of(message.name(), limits::name_length)});
   if (std::exchange(record.away_until, std::nullopt))
     log_.add(EventKind::client_returned, record.name);
@@ -463,7 +466,7 @@ void BrokerCore::node_leaves(const v1::Goodbye& message) {
 
 void BrokerCore::client_down(ClientId id) {
   auto& record = clients_.at(id);
-  const auto grace = std::max<Duration>(record.grace, patient_until_ - world_.now());
+  const auto grace = std::max<Duration>(record.grace, standstill_.patient_until() - world_.now());
   if (record.leaves || grace <= Duration::zero())
     return drop_client(id);
   record.port = nullptr;
@@ -510,6 +513,7 @@ void BrokerCore::drop_client(ClientId id) {
   std::vector<ActorId> actors;
   for (auto& [actor, record] : actors_) {
     record.seekers.drop_client(id);
+    record.mourners.drop_client(id);
     std::erase_if(record.heirs, [id](Heir& heir) {
       const bool gone = heir.message.client() == id;
       if (gone)

@@ -74,16 +74,16 @@ Result<void> BrokerCore::change_quota(const std::string& owner, std::optional<Sh
   return {};
 }
 
-std::map<std::string, OverQuota> BrokerCore::over_quotas() const {
+Turns::OverQuotas BrokerCore::over_quotas() const {
   const auto quotas = ledger_.quotas();
-  std::map<std::string, OverQuota> result;
+  Turns::OverQuotas result;
   if (std::none_of(quotas.begin(), quotas.end(), [](const QuotaView& quota) { return quota.limit.has_value(); }))
     return result;
   const auto note = [&](auto id, const std::string& key) {
     const auto owner = ledger_.over_quota(id);
     if (!owner)
       return;
-    const auto [it, added] = result.try_emplace(*owner, OverQuota{key, id.value()});
+    const auto [it, added] = result.try_emplace(*owner, Turns::OverQuota{key, id.value()});
     if (!added && it->second.key != key)
       it->second.key.clear();
   };

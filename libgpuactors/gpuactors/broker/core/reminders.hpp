@@ -12,20 +12,19 @@
 
 namespace gpuactors {
 
-/// A reminder to look at an actor or a client again.
-struct Due {
-  TimePoint at;
-  ActorId actor;
-  /// 0 in an actor's reminder.
-  std::uint64_t client = 0;
-
-  friend auto operator<=>(const Due&, const Due&) = default;
-};
-
 /// Reminders in the order of their times. Whoever adds one that comes first asks to be woken then; a wake-up that was
 /// asked for earlier, and overtaken, is stale.
 class Reminders {
 public:
+  struct Due {
+    TimePoint at;
+    ActorId actor;
+    /// 0 in an actor's reminder.
+    std::uint64_t client = 0;
+
+    friend auto operator<=>(const Due&, const Due&) = default;
+  };
+
   /// @returns whether a wake-up has to be asked for.
   [[nodiscard]] bool add(const Due& due) {
     if (due.at == never)
@@ -51,7 +50,7 @@ public:
   }
 
   /// One that is due.
-  std::optional<Due> take(TimePoint now) {
+  [[nodiscard]] std::optional<Due> take(TimePoint now) {
     if (dues_.empty() || dues_.begin()->at > now)
       return std::nullopt;
     return dues_.extract(dues_.begin()).value();

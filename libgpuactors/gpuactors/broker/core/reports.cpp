@@ -5,10 +5,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 namespace gpuactors {

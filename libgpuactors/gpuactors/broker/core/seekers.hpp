@@ -1,4 +1,4 @@
-// Seekers: those who wait until an actor is alive. Internal to the layer.
+// Seekers: those who wait until an actor is alive, or has ended. Internal to the layer.
 #pragma once
 
 #include <gpuactors/broker/core/world.hpp>
@@ -13,7 +13,7 @@
 
 namespace gpuactors {
 
-/// Callers who look up one actor, each for as long as it said. Those who wait no longer are forgotten when there are
+/// Callers who ask for one actor, each for as long as it said. Those who wait no longer are forgotten when there are
 /// twice as many as at the last look: an actor may wait for its place for days, while its clients ask every second.
 class Seekers {
 public:
@@ -32,6 +32,11 @@ public:
   /// Those of another actor seek this one, too.
   void take(Seekers others) {
     std::move(others.entries_.begin(), others.entries_.end(), std::back_inserter(entries_));
+  }
+
+  /// The client asks again: its connection, on which the answers would have come, is lost.
+  void forget_client(std::uint64_t client) {
+    std::erase_if(entries_, [client](const Entry& entry) { return entry.client == client; });
   }
 
   void drop_client(std::uint64_t client) {

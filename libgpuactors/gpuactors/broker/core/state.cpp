@@ -5,7 +5,6 @@
 #include <gpuactors/broker/core/convert.hpp>
 #include <gpuactors/broker/core/state_room.hpp>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 

@@ -15,7 +15,7 @@ constexpr std::chrono::seconds store_pause{1};
 
 StateKeeper::StateKeeper(BrokerWorld& world, EventLog& log, std::shared_ptr<DesiredState> store, std::uint64_t last_id)
   : world_(world), log_(log),
-    feed_(store != nullptr ? std::make_shared<StateFeed>(std::move(store), last_id + 1) : nullptr) {
+    feed_(store != nullptr ? std::make_unique<StateFeed>(std::move(store), last_id + 1) : nullptr) {
   // nop
 }
 
@@ -63,7 +63,8 @@ void StateKeeper::commit_soon() {
 }
 
 void StateKeeper::commit() {
-  is_due_ = false;
+  if (!std::exchange(is_due_, false))
+    return;
   const auto done = feed_->commit();
   const auto before = std::exchange(error_, done ? std::string{} : done.error().message());
   if (done)
@@ -73,11 +74,6 @@ void StateKeeper::commit() {
   // The store keeps what it could not write.
   is_due_ = true;
   world_.wake(store_pause, Wake::commit);
-}
-
-void StateKeeper::finish() {
-  if (is_due_)
-    commit();
 }
 
 } // namespace gpuactors

@@ -29,9 +29,9 @@ public:
     return feed_ != nullptr;
   }
 
-  /// What brokers that stand by read; null if nothing is kept.
-  [[nodiscard]] StateFeed* feed() const noexcept {
-    return feed_.get();
+  /// Answers a broker that stands by. To be called only if something is kept. @returns errors of `StateFeed::read`.
+  [[nodiscard]] Result<v1::StateChanges> read(const v1::FollowState& request) {
+    return feed_->read(request);
   }
 
   /// Passes the key and the message of each entry of a section to `use`. What cannot be read is an event.
@@ -55,14 +55,11 @@ public:
   /// Records that an actor has ended of which a node that is cut off may still have a life: no later broker takes it.
   void bury(ActorId id);
 
-  /// Actors of which an earlier broker has recorded that. Call first.
+  /// Actors of which an earlier broker has recorded that. To be called before `bury`.
   [[nodiscard]] std::set<ActorId> load_buried();
 
-  /// To be called at `Wake::commit`.
+  /// Writes what is still unwritten. To be called at `Wake::commit`, and last.
   void commit();
-
-  /// Writes what is still unwritten.
-  void finish();
 
 private:
   template <class Use>
@@ -81,7 +78,7 @@ private:
 
   BrokerWorld& world_;
   EventLog& log_;
-  std::shared_ptr<StateFeed> feed_;
+  std::unique_ptr<StateFeed> feed_;
   bool is_due_ = false;
   /// Why the last attempt to write failed; empty: it did not.
   std::string error_;

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
+#include <variant>
 
 namespace gpuactors {
 
@@ -99,9 +99,13 @@ void BrokerCore::restore_groups() {
       keep(id);
     // A client may have repeated its request for the group before the nodes were back.
     auto& record = groups_.at(id);
-    if (auto info = info_of(id, record); info.state() == "placed")
-      if (auto placed = std::exchange(record.placed, std::nullopt))
-        placed->deliver(std::move(info));
+    if (auto info = info_of(id, record); info.state() == "placed") {
+      if (auto asker = std::exchange(record.asker, std::nullopt))
+        asker->deliver(std::move(info));
+    } else {
+      // The ledger does not tell of it again.
+      take_turns();
+    }
   }
 }
 
@@ -171,7 +175,7 @@ Result<v1::StateChanges> BrokerCore::follow(const v1::FollowState& message) {
   // One that starts again asks there whether it was taken for dead.
   if (news == Followers::News::another)
     keeper_.put(StateSection::ids, standby_key, followers_.address());
-  GPUACTORS_LET(changes, keeper_.feed()->read(message));
+  GPUACTORS_LET(changes, keeper_.read(message));
   changes.set_lineage(options_.lineage);
   changes.set_settling(settling_);
   for (const auto& [name, node] : nodes_)

@@ -15,27 +15,29 @@
 
 namespace gpuactors {
 
-/// What waits for room in the quota of one owner.
-struct OverQuota {
-  /// What all that waits has in common, as in `TaskRequest::key`; empty if it differs or is no task's.
-  std::string key;
-  /// The id of the first.
-  std::uint64_t first = 0;
-};
-
-/// Who waits at the end of a turn.
-struct Waiting {
-  /// The oldest request that could be served.
-  std::optional<RequestId> oldest;
-  /// By owner.
-  std::map<std::string, OverQuota> over_quota;
-};
-
-/// While requests wait, leases are called in turn after turn, so that a client which acquires one after another does
+/// While requests wait, leases are reclaimed turn after turn, so that a client which acquires one after another does
 /// not keep the others out. If a turn did not help, for example because an actor holds what is missing, the next one
-/// will not either: turns become longer, up to ten seconds.
+/// will not either: turns become longer.
 class Turns {
 public:
+  /// What waits for room in the quota of one owner.
+  struct OverQuota {
+    /// What all that waits has in common, as in `TaskRequest::key`; empty if it differs or is no task's.
+    std::string key;
+    /// The number of the first request, or of the first group if there is no request.
+    std::uint64_t first = 0;
+  };
+
+  /// By owner.
+  using OverQuotas = std::map<std::string, OverQuota>;
+
+  /// Who waits at the end of a turn.
+  struct Waiting {
+    /// The oldest request that could be served.
+    std::optional<RequestId> oldest;
+    OverQuotas over_quotas;
+  };
+
   /// Begins a turn, unless one is under way. @returns its length: a wake-up at its end is to be asked for.
   [[nodiscard]] std::optional<Duration> begin(TimePoint now) {
     if (std::exchange(under_way_, true))
@@ -43,8 +45,8 @@ public:
     return start(now);
   }
 
-  /// Cuts a turn short that has become longer than the first ones, because something else waits. @returns the length of
-  /// the one that begins in its place.
+  /// Something else has come to wait while a turn is under way: cuts it short if it is longer than the first ones.
+  /// @returns the length of the one that begins in its place.
   [[nodiscard]] std::optional<Duration> cut_short(TimePoint now) {
     if (length_ <= limits::lease_turn)
       return std::nullopt;
@@ -64,23 +66,23 @@ public:
   /// Decides the length of the next turn by what waits now, and by what waited at the end of the one before.
   void look(Waiting now) {
     bool helped = now.oldest && now.oldest != waiting_.oldest;
-    for (const auto& [owner, over] : now.over_quota) {
-      const auto before = waiting_.over_quota.find(owner);
-      helped |= before == waiting_.over_quota.end() || before->second.first != over.first;
+    for (const auto& [owner, over] : now.over_quotas) {
+      const auto before = waiting_.over_quotas.find(owner);
+      helped |= before == waiting_.over_quotas.end() || before->second.first != over.first;
     }
     length_ = helped ? Duration{limits::lease_turn} : std::min<Duration>(2 * length_, longest);
     waiting_ = std::move(now);
   }
 
-  /// Nobody waits.
-  void rest() {
+  /// Nobody waits for whom leases could make way; what waits for quotas all the same does not count as new later.
+  void rest(OverQuotas over_quotas) {
     length_ = limits::lease_turn;
-    waiting_.over_quota.clear();
+    waiting_.over_quotas = std::move(over_quotas);
   }
 
-  /// By owner, what waited for quotas at the end of the last turn.
-  [[nodiscard]] const std::map<std::string, OverQuota>& over_quota() const noexcept {
-    return waiting_.over_quota;
+  /// What waited for quotas at the end of the last turn.
+  [[nodiscard]] const OverQuotas& over_quotas() const noexcept {
+    return waiting_.over_quotas;
   }
 
 private:

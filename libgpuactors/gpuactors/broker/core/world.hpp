@@ -30,7 +30,7 @@ public:
   BrokerAnswer(BrokerAnswer&&) noexcept = default;
   BrokerAnswer& operator=(BrokerAnswer&&) noexcept = default;
 
-  /// Call at most once.
+  /// Call at most once. It never calls the core.
   void deliver(Result<T> result) {
     const auto deliver = std::exchange(deliver_, nullptr);
     assert(deliver != nullptr);

@@ -1,0 +1,110 @@
+// gpuactors wait: waits until an actor has ended for good.
+#include "cluster_options.hpp"
+#include "command.hpp"
+#include "input.hpp"
+#include "json.hpp"
+#include "nameless.hpp"
+
+#include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/suggest.hpp>
+#include <gpuactors/gpuactors.hpp>
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpuactors::cli {
+
+namespace {
+
+struct WaitArguments {
+  ClusterOptions cluster;
+  std::string name;
+  std::string name_space;
+  std::optional<std::string> timeout;
+  bool json = false;
+};
+
+v1::ActorHandle handle_of(const v1::ActorInfo& actor) {
+  v1::ActorHandle handle;
+  handle.set_id(actor.id());
+  handle.set_name(actor.name());
+  handle.set_type(actor.type());
+  handle.set_origin(actor.origin());
+  return handle;
+}
+
+/// The actor that is meant: one that is there, in whatever state, or else the last one of that name that has ended.
+Result<v1::ActorHandle> find_actor(Cluster& cluster, const WaitArguments& arguments) {
+  const auto is_meant = [&](const v1::ActorInfo& actor) {
+    return (actor.name() == arguments.name && actor.name_space() == arguments.name_space)
+           || (arguments.name_space.empty() && is_nameless(actor, arguments.name));
+  };
+  StateOptions options;
+  options.ended = limits::ended_actors;
+  GPUACTORS_LET(state, cluster.state(options));
+  std::vector<std::string> known;
+  for (const auto& actor : state.actors()) {
+    if (is_meant(actor))
+      return handle_of(actor);
+    known.push_back(actor.name());
+  }
+  for (const auto& ended : state.ended())
+    if (is_meant(ended.actor()))
+      return handle_of(ended.actor());
+  return fail(Errc::not_found, fmt::format("there is no actor named \"{}\", and of none that had the name it is known "
+                                           "how it has ended{}",
+                                           arguments.name, did_you_mean(arguments.name, known)));
+}
+
+Result<void> run_wait(const WaitArguments& arguments) {
+  auto limit = Duration::max();
+  if (arguments.timeout) {
+    GPUACTORS_LET(given, parse_seconds("--timeout", *arguments.timeout));
+    limit = given;
+  }
+  GPUACTORS_LET(cluster, arguments.cluster.open());
+  GPUACTORS_LET(actor, find_actor(cluster, arguments));
+  auto end = cluster.when_ended(actor);
+  if (!end.wait(limit))
+    return fail(Errc::deadline_exceeded,
+                fmt::format("{} has not ended within {} s", arguments.name, *arguments.timeout));
+  GPUACTORS_LET(ended, end.get());
+  if (arguments.json)
+    print_json(std::cout, Json{{"id", json_of(actor.id())},
+                               {"name", actor.name()},
+                               {"type", actor.type()},
+                               {"error", to_string(ended.reason.code())},
+                               {"reason", ended.reason.message()}});
+  else
+    std::cout << fmt::format("{} has ended: {}\n", arguments.name, ended.reason.message());
+  return {};
+}
+
+} // namespace
+
+Command add_wait(CLI::App& program) {
+  auto arguments = std::make_shared<WaitArguments>();
+  auto* parser = program.add_subcommand("wait", "Wait until an actor has ended for good, and print why");
+  parser->add_option("name", arguments->name, "The actor, or the ID of one without a name; gpuactors actors lists them")
+      ->required()
+      ->type_name("NAME");
+  parser->add_option("--name-space", arguments->name_space, "The one that its name is in")->type_name("S");
+  parser->add_option("--timeout", arguments->timeout, "Fail if it has not ended by then. Default: no limit")
+      ->type_name("SECONDS");
+  parser->add_flag("--json", arguments->json, "Print one object, with the error that its callers get");
+  arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
+  parser->footer(
+      "Restarts are no end: it waits through those of the actor and of the broker. The exit code is 0 when the "
+      "actor has ended, however it has; if it already has, it returns at once.\n\n"
+      "Examples:\n"
+      "  gpuactors spawn trainer --name t0 --gpus 1 @config.json && gpuactors wait t0\n"
+      "  gpuactors wait t0 --timeout 3600 --json | jq -r .reason");
+  return {parser, [arguments] { return run_wait(*arguments); }};
+}
+
+} // namespace gpuactors::cli

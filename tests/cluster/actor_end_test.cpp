@@ -1,0 +1,135 @@
+// Programs that wait for the end of an actor.
+#include "fixtures.hpp"
+
+#include <support/catch.hpp>
+
+#include <future>
+
+using namespace gpuactors;
+using namespace gpuactors::test;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// How the actor has ended, which it does soon.
+Error end_of(Future<ActorEnd>& end) {
+  return must(end.get(20s)).reason;
+}
+
+/// Ends when it is told to.
+class Mortal : public Actor {
+public:
+  explicit Mortal(Init init, const Text& how = {}) : Actor(std::move(init)) {
+    if (how.text() == "fails")
+      throw std::runtime_error("the file is not there");
+  }
+
+  void finish(const Text& why) {
+    end(why.text());
+  }
+
+  Number life(const google::protobuf::Empty&) {
+    return number(restarts());
+  }
+
+  /// Spawns another one, and says how that has ended: its end is waited for in the actor.
+  Result<Text> outlive(const google::protobuf::Empty&) {
+    auto cluster = Cluster::from(*this);
+    GPUACTORS_LET(child, cluster.spawn("mortal", text("")));
+    auto end = child.when_ended();
+    GPUACTORS_TRY(cluster.kill(child));
+    GPUACTORS_LET(ended, end.get(20s));
+    return text(ended.reason.message());
+  }
+
+  /// In vain.
+  Result<Text> wait_for_itself(const google::protobuf::Empty&) {
+    auto cluster = Cluster::from(*this);
+    GPUACTORS_LET(self, cluster.find(own_handle()));
+    auto end = self.when_ended();
+    gate().pass();
+    const auto ended = end.get();
+    return text(ended ? "it has ended" : ended.error().message());
+  }
+};
+
+Cluster embed_mortals() {
+  static const auto registry = [] {
+    auto made = std::make_shared<TypeRegistry>();
+    define_actor<Mortal, Text>("mortal", *made)
+        .method("finish", &Mortal::finish)
+        .method("life", &Mortal::life)
+        .method("outlive", &Mortal::outlive)
+        .method("wait_for_itself", &Mortal::wait_for_itself);
+    return made;
+  }();
+  EmbedOptions options;
+  options.devices = "host:1x64MiB";
+  options.registry = registry;
+  return must(Cluster::embed(std::move(options)));
+}
+
+} // namespace
+
+TEST_CASE("who waits for the end of an actor hears why it has ended, before and after it has", "[cluster]") {
+  auto cluster = embed_mortals();
+  const auto actor = must(cluster.spawn("mortal", text(""), {.name = "m", .max_restarts = -1}));
+  auto before = actor.when_ended();
+  auto too = actor.when_ended();
+  CHECK(code_of(before.get(1ms)) == Errc::deadline_exceeded);
+  must(cluster.kill(actor));
+  const Error killed{Errc::actor_died, "it was killed"};
+  CHECK(end_of(before) == killed);
+  CHECK(end_of(too) == killed);
+  REQUIRE(actor.ended());
+  CHECK(actor.ended()->message() == "it was killed");
+  auto after = actor.when_ended();
+  CHECK(end_of(after) == killed);
+}
+
+TEST_CASE("the end of an actor is its last one: restarts are none", "[cluster]") {
+  auto cluster = embed_mortals();
+  const auto actor = must(cluster.spawn("mortal", text(""), {.name = "m", .max_restarts = -1}));
+  auto end = actor.when_ended();
+  must(cluster.kill("m", {.restart = true}));
+  CHECK(must(actor.call<Number>("life").get(20s)).value() == 1);
+  CHECK_FALSE(end.ready());
+  must(actor.call<>("finish", text("all is done")).get(20s));
+  CHECK(end_of(end).message() == "the actor has ended itself: all is done");
+}
+
+TEST_CASE("an end is told on the thread for callbacks, where another one may be started", "[cluster]") {
+  auto cluster = embed_mortals();
+  const auto actor = must(cluster.spawn("mortal", text("")));
+  std::promise<Result<ActorRef>> next;
+  actor.when_ended().then([&](Result<ActorEnd> end) {
+    CHECK(end);
+    cluster.spawn_async("mortal", text("")).then([&](Result<ActorRef> spawned) { next.set_value(std::move(spawned)); });
+  });
+  must(cluster.kill(actor));
+  const auto spawned = must(next.get_future().get());
+  CHECK(must(spawned.call<Number>("life").get(20s)).value() == 0);
+}
+
+TEST_CASE("an actor may wait for the end of others, and waits for its own in vain", "[cluster]") {
+  auto cluster = embed_mortals();
+  const auto actor = must(cluster.spawn("mortal", text("")));
+  CHECK(must(actor.call<Text>("outlive").get(20s)).text() == "it was killed");
+  gate().close();
+  auto waits = actor.call<Text>("wait_for_itself");
+  gate().await(1);
+  gate().open();
+  must(cluster.kill(actor));
+  CHECK_THAT(must(waits.get(20s)).text(), Contains("that waits has to end"));
+}
+
+TEST_CASE("ends cannot be waited for without an actor, or without a cluster", "[cluster]") {
+  CHECK(code_of(ActorRef{}.when_ended().get()) == Errc::invalid_argument);
+  auto cluster = embed_mortals();
+  const auto actor = must(cluster.spawn("mortal", text("")));
+  auto waiting = actor.when_ended();
+  cluster.close();
+  CHECK(code_of(waiting.get(20s)) == Errc::unavailable);
+  CHECK(code_of(actor.when_ended().get()) == Errc::unavailable);
+}
