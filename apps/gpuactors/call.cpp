@@ -1,4 +1,5 @@
 // gpuactors call: calls a method of an actor, and prints its reply.
+#include "actor_argument.hpp"
 #include "command.hpp"
 #include "input.hpp"
 #include "types.hpp"
@@ -17,8 +18,7 @@ namespace {
 /// The arguments as they were typed.
 struct CallArguments {
   ClusterOptions cluster;
-  std::string name;
-  std::string name_space;
+  ActorArgument actor;
   std::string method;
   std::string input;
   std::optional<std::string> timeout;
@@ -35,6 +35,13 @@ Result<void> print_items(const DescribedTypes& types, StreamReader<Payload> item
   }
 }
 
+Result<ActorRef> find_actor(Cluster& cluster, const ActorArgument& argument, Duration timeout) {
+  GPUACTORS_LET(nameless, find_nameless(cluster, argument));
+  if (nameless.id() != 0)
+    return cluster.find(nameless, timeout);
+  return cluster.find({argument.name, argument.name_space}, timeout);
+}
+
 Result<void> run_call(const CallArguments& arguments) {
   std::optional<Duration> timeout;
   if (arguments.timeout) {
@@ -46,7 +53,7 @@ Result<void> run_call(const CallArguments& arguments) {
   GPUACTORS_LET(known, open_types(arguments.cluster, cluster));
   // The timeout covers both the wait until the actor runs and the call, but not the time that the input takes to come.
   const auto start = Clock::now();
-  GPUACTORS_LET(actor, cluster->find({arguments.name, arguments.name_space}, timeout.value_or(limits::call_deadline)));
+  GPUACTORS_LET(actor, find_actor(*cluster, arguments.actor, timeout.value_or(limits::call_deadline)));
   const auto spent = Clock::now() - start;
   const auto left = [spent](Duration limit) { return std::max(Duration::zero(), limit - spent); };
   // Its node may have come back to a restarted broker since.
@@ -73,7 +80,11 @@ Result<void> run_call(const CallArguments& arguments) {
 Command add_call(CLI::App& program) {
   auto arguments = std::make_shared<CallArguments>();
   auto* parser = program.add_subcommand("call", "Call a method of an actor and print its reply as JSON");
-  parser->add_option("name", arguments->name, "The actor; gpuactors actors lists them")->required()->type_name("NAME");
+  parser
+      ->add_option("name", arguments->actor.name,
+                   "The actor, or the ID of one without a name; gpuactors actors lists them")
+      ->required()
+      ->type_name("NAME");
   parser->add_option("method", arguments->method, "The method; gpuactors types lists them")
       ->required()
       ->type_name("METHOD");
@@ -81,7 +92,7 @@ Command add_call(CLI::App& program) {
       ->add_option("input", arguments->input,
                    "The method's input as JSON, @FILE to read it from a file, - from standard input. Default: {}")
       ->type_name(message_argument);
-  parser->add_option("--name-space", arguments->name_space, "Name space of the actor's name")->type_name("S");
+  parser->add_option("--name-space", arguments->actor.name_space, "Name space of the actor's name")->type_name("S");
   parser
       ->add_option(
           "--timeout", arguments->timeout,

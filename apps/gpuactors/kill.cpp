@@ -1,7 +1,7 @@
 // gpuactors kill: ends an actor.
+#include "actor_argument.hpp"
 #include "cluster_options.hpp"
 #include "command.hpp"
-#include "nameless.hpp"
 
 #include <gpuactors/gpuactors.hpp>
 
@@ -18,37 +18,26 @@ namespace {
 
 struct KillArguments {
   ClusterOptions cluster;
-  std::string name;
-  std::string name_space;
+  ActorArgument actor;
   bool no_restart = false;
 };
-
-/// That of the actor without a name that is meant; null if there is none.
-Result<ActorId> number_of(Cluster& cluster, const std::string& text) {
-  GPUACTORS_LET(state, cluster.state());
-  for (const auto& actor : state.actors())
-    if (is_nameless(actor, text))
-      return ActorId{actor.id()};
-  return ActorId{};
-}
 
 Result<void> run_kill(const KillArguments& arguments) {
   GPUACTORS_LET(cluster, arguments.cluster.open());
   KillOptions options;
   options.restart = !arguments.no_restart;
-  GPUACTORS_LET(number, arguments.name_space.empty() ? number_of(cluster, arguments.name) : ActorId{});
-  if (number)
-    GPUACTORS_TRY(cluster.kill(number, options));
+  GPUACTORS_LET(nameless, find_nameless(cluster, arguments.actor));
+  const auto& [name, name_space] = arguments.actor;
+  if (nameless.id() != 0)
+    GPUACTORS_TRY(cluster.kill(ActorId{nameless.id()}, options));
   else
-    GPUACTORS_TRY(cluster.kill({arguments.name, arguments.name_space}, options));
+    GPUACTORS_TRY(cluster.kill({name, name_space}, options));
   GPUACTORS_LET(state, cluster.state());
-  const auto again = std::find_if(state.actors().begin(), state.actors().end(), [&](const v1::ActorInfo& actor) {
-    return number ? actor.id() == number.value()
-                  : actor.name() == arguments.name && actor.name_space() == arguments.name_space;
-  });
+  const auto again = std::find_if(state.actors().begin(), state.actors().end(),
+                                  [&](const v1::ActorInfo& actor) { return is_meant(actor, arguments.actor); });
   std::cout << (again == state.actors().end()
-                    ? fmt::format("{} has ended\n", arguments.name)
-                    : fmt::format("{} has ended and restarts (restart {})\n", arguments.name, again->restarts()));
+                    ? fmt::format("{} has ended\n", name)
+                    : fmt::format("{} has ended and restarts (restart {})\n", name, again->restarts()));
   return {};
 }
 
@@ -58,10 +47,12 @@ Command add_kill(CLI::App& program) {
   auto arguments = std::make_shared<KillArguments>();
   auto* parser = program.add_subcommand(
       "kill", "End an actor; it restarts while it has restarts left (--no-restart ends it for good)");
-  parser->add_option("name", arguments->name, "The actor, or the ID of one without a name; gpuactors actors lists them")
+  parser
+      ->add_option("name", arguments->actor.name,
+                   "The actor, or the ID of one without a name; gpuactors actors lists them")
       ->required()
       ->type_name("NAME");
-  parser->add_option("--name-space", arguments->name_space, "The one that its name is in")->type_name("S");
+  parser->add_option("--name-space", arguments->actor.name_space, "The one that its name is in")->type_name("S");
   parser->add_flag("--no-restart", arguments->no_restart, "It stays ended, whatever restarts it has left");
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
   parser->footer(

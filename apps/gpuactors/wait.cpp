@@ -1,9 +1,9 @@
 // gpuactors wait: waits until an actor has ended for good.
+#include "actor_argument.hpp"
 #include "cluster_options.hpp"
 #include "command.hpp"
 #include "input.hpp"
 #include "json.hpp"
-#include "nameless.hpp"
 
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/suggest.hpp>
@@ -23,42 +23,28 @@ namespace {
 
 struct WaitArguments {
   ClusterOptions cluster;
-  std::string name;
-  std::string name_space;
+  ActorArgument actor;
   std::optional<std::string> timeout;
   bool json = false;
 };
 
-v1::ActorHandle handle_of(const v1::ActorInfo& actor) {
-  v1::ActorHandle handle;
-  handle.set_id(actor.id());
-  handle.set_name(actor.name());
-  handle.set_type(actor.type());
-  handle.set_origin(actor.origin());
-  return handle;
-}
-
 /// The actor that is meant: one that is there, in whatever state, or else the last one of that name that has ended.
-Result<v1::ActorHandle> find_actor(Cluster& cluster, const WaitArguments& arguments) {
-  const auto is_meant = [&](const v1::ActorInfo& actor) {
-    return (actor.name() == arguments.name && actor.name_space() == arguments.name_space)
-           || (arguments.name_space.empty() && is_nameless(actor, arguments.name));
-  };
+Result<v1::ActorHandle> find_actor(Cluster& cluster, const ActorArgument& argument) {
   StateOptions options;
   options.ended = limits::ended_actors;
   GPUACTORS_LET(state, cluster.state(options));
   std::vector<std::string> known;
   for (const auto& actor : state.actors()) {
-    if (is_meant(actor))
+    if (is_meant(actor, argument))
       return handle_of(actor);
     known.push_back(actor.name());
   }
   for (const auto& ended : state.ended())
-    if (is_meant(ended.actor()))
+    if (is_meant(ended.actor(), argument))
       return handle_of(ended.actor());
   return fail(Errc::not_found, fmt::format("there is no actor named \"{}\", and of none that had the name it is known "
                                            "how it has ended{}",
-                                           arguments.name, did_you_mean(arguments.name, known)));
+                                           argument.name, did_you_mean(argument.name, known)));
 }
 
 Result<void> run_wait(const WaitArguments& arguments) {
@@ -68,11 +54,11 @@ Result<void> run_wait(const WaitArguments& arguments) {
     limit = given;
   }
   GPUACTORS_LET(cluster, arguments.cluster.open());
-  GPUACTORS_LET(actor, find_actor(cluster, arguments));
+  GPUACTORS_LET(actor, find_actor(cluster, arguments.actor));
   auto end = cluster.when_ended(actor);
   if (!end.wait(limit))
     return fail(Errc::deadline_exceeded,
-                fmt::format("{} has not ended within {} s", arguments.name, *arguments.timeout));
+                fmt::format("{} has not ended within {} s", arguments.actor.name, *arguments.timeout));
   GPUACTORS_LET(ended, end.get());
   if (arguments.json)
     print_json(std::cout, Json{{"id", json_of(actor.id())},
@@ -81,7 +67,7 @@ Result<void> run_wait(const WaitArguments& arguments) {
                                {"error", to_string(ended.reason.code())},
                                {"reason", ended.reason.message()}});
   else
-    std::cout << fmt::format("{} has ended: {}\n", arguments.name, ended.reason.message());
+    std::cout << fmt::format("{} has ended: {}\n", arguments.actor.name, ended.reason.message());
   return {};
 }
 
@@ -90,10 +76,12 @@ Result<void> run_wait(const WaitArguments& arguments) {
 Command add_wait(CLI::App& program) {
   auto arguments = std::make_shared<WaitArguments>();
   auto* parser = program.add_subcommand("wait", "Wait until an actor has ended for good, and print why");
-  parser->add_option("name", arguments->name, "The actor, or the ID of one without a name; gpuactors actors lists them")
+  parser
+      ->add_option("name", arguments->actor.name,
+                   "The actor, or the ID of one without a name; gpuactors actors lists them")
       ->required()
       ->type_name("NAME");
-  parser->add_option("--name-space", arguments->name_space, "The one that its name is in")->type_name("S");
+  parser->add_option("--name-space", arguments->actor.name_space, "The one that its name is in")->type_name("S");
   parser->add_option("--timeout", arguments->timeout, "Fail if it has not ended by then. Default: no limit")
       ->type_name("SECONDS");
   parser->add_flag("--json", arguments->json, "Print one object, with the error that its callers get");

@@ -70,6 +70,37 @@ TEST_CASE("a group ends with the object that owns it, with what runs in it", "[c
   CHECK(eventually([&] { return all_free(cluster); }));
 }
 
+TEST_CASE("what is still being made can be owned already, and ends with its future", "[cluster]") {
+  auto cluster = embed();
+  const auto spawn = [&] { return cluster.own(cluster.spawn_async("fraction", {}, {.gpus = 0.5})); };
+  {
+    const auto owned = must(spawn().get());
+    CHECK(owned->call<Names>("ids").get().has_value());
+  }
+  CHECK(eventually([&] { return all_free(cluster); }));
+  // Nobody takes it: before it is there, and after.
+  static_cast<void>(spawn());
+  {
+    const auto left = spawn();
+    REQUIRE(left.wait(std::chrono::seconds{20}));
+    CHECK(must(cluster.state()).actors_size() > 0);
+  }
+  CHECK(eventually([&] { return all_free(cluster); }));
+  // Groups, too.
+  {
+    const auto group = must(cluster.own(cluster.create_group_async({{.gpus = 1}})).get());
+    CHECK_FALSE(group->bundles.empty());
+    // What waits behind it is withdrawn.
+    auto waiting = spawn();
+    REQUIRE(eventually([&] { return must(cluster.state()).queue_size() == 1; }));
+    waiting.cancel();
+    CHECK(code_of(waiting.get()) == Errc::cancelled);
+    CHECK(eventually([&] { return must(cluster.state()).queue_size() == 0; }));
+  }
+  CHECK(eventually([&] { return all_free(cluster); }));
+  CHECK(code_of(cluster.own(cluster.spawn_async("fractoin")).get()) == Errc::not_found);
+}
+
 TEST_CASE("an owner that outlives its cluster, or owns nothing, ends quietly", "[cluster]") {
   OwnedActor actor;
   OwnedGroup group;

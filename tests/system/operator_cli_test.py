@@ -138,10 +138,11 @@ def ended(cluster):
 
 @case
 def nameless(cluster):
-    """kill and wait take the number of an actor that has no name"""
+    """call, kill and wait take the number of an actor that has no name"""
     made = subprocess.run([MAKE_ACTOR, "--broker", cluster.broker], env=cluster.env, capture_output=True, text=True,
                           timeout=DEADLINE, check=True)
     number = made.stdout.strip()
+    same(cluster.json("call", number, "add", '{"n":5}'), {"value": "5"})
     waiting = cluster.start("wait", number)
     same(cluster.run("kill", number, "--no-restart"), f"{number} has ended\n")
     out, error = waiting.communicate(timeout=DEADLINE)

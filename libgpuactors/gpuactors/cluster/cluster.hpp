@@ -10,6 +10,7 @@
 #include <gpuactors/cluster/owned.hpp>
 
 #include <atomic>
+#include <concepts>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -209,6 +210,17 @@ public:
 
   [[nodiscard]] OwnedGroup own(PlacementGroup group) const {
     return {core_, std::move(group)};
+  }
+
+  /// The same for what is still being made: `auto trainer = cluster.own(cluster.spawn_async("trainer", config));`. It
+  /// ends with the future, too: one that is destroyed before its value was taken leaves nothing behind, and cancelling
+  /// it withdraws the request. Consumes the future that is given. Any thread.
+  template <class T>
+  requires std::same_as<T, ActorRef> || std::same_as<T, PlacementGroup>
+  [[nodiscard]] Future<Owned<T>> own(Future<T> made) const {
+    return std::move(made).and_then([cluster = detail::OwnersCluster{core_}](T value) {
+      return Future<Owned<T>>::ready_with(Owned<T>{cluster, std::move(value)});
+    });
   }
 
   // -- placement groups and nodes --------------------------------------------------------------

@@ -1,0 +1,39 @@
+#include "actor_argument.hpp"
+
+namespace gpuactors::cli {
+
+namespace {
+
+bool is_number(const ActorArgument& argument) {
+  return argument.name_space.empty() && !argument.name.empty()
+         && argument.name.find_first_not_of("0123456789") == std::string::npos;
+}
+
+} // namespace
+
+bool is_meant(const v1::ActorInfo& actor, const ActorArgument& argument) {
+  if (actor.name().empty())
+    return is_number(argument) && std::to_string(actor.id()) == argument.name;
+  return actor.name() == argument.name && actor.name_space() == argument.name_space;
+}
+
+v1::ActorHandle handle_of(const v1::ActorInfo& actor) {
+  v1::ActorHandle handle;
+  handle.set_id(actor.id());
+  handle.set_name(actor.name());
+  handle.set_type(actor.type());
+  handle.set_origin(actor.origin());
+  return handle;
+}
+
+Result<v1::ActorHandle> find_nameless(Cluster& cluster, const ActorArgument& argument) {
+  if (!is_number(argument))
+    return v1::ActorHandle{};
+  GPUACTORS_LET(state, cluster.state());
+  for (const auto& actor : state.actors())
+    if (actor.name().empty() && is_meant(actor, argument))
+      return handle_of(actor);
+  return v1::ActorHandle{};
+}
+
+} // namespace gpuactors::cli

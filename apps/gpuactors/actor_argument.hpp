@@ -1,0 +1,25 @@
+// The actor that an argument of the command line means: by its name, or by its number if it has no name.
+#pragma once
+
+#include <gpuactors/cluster/cluster.hpp>
+
+#include <string>
+
+namespace gpuactors::cli {
+
+/// As it was typed.
+struct ActorArgument {
+  std::string name;
+  std::string name_space;
+};
+
+/// Whether this actor is meant. Only who has no name is known by the number, for a name may look like one.
+[[nodiscard]] bool is_meant(const v1::ActorInfo& actor, const ActorArgument& argument);
+
+[[nodiscard]] v1::ActorHandle handle_of(const v1::ActorInfo& actor);
+
+/// The actor without a name whose number is meant; with the number 0 if there is none. Asks the broker only if the
+/// argument is a number.
+[[nodiscard]] Result<v1::ActorHandle> find_nameless(Cluster& cluster, const ActorArgument& argument);
+
+} // namespace gpuactors::cli
