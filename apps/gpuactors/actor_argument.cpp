@@ -2,14 +2,10 @@
 
 namespace gpuactors::cli {
 
-namespace {
-
 bool is_number(const ActorArgument& argument) {
   return argument.name_space.empty() && !argument.name.empty()
          && argument.name.find_first_not_of("0123456789") == std::string::npos;
 }
-
-} // namespace
 
 bool is_meant(const v1::ActorInfo& actor, const ActorArgument& argument) {
   if (actor.name().empty())

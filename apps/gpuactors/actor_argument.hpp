@@ -13,6 +13,9 @@ struct ActorArgument {
   std::string name_space;
 };
 
+/// Whether it may be the number of an actor that has no name.
+[[nodiscard]] bool is_number(const ActorArgument& argument);
+
 /// Whether this actor is meant. Only who has no name is known by the number, for a name may look like one.
 [[nodiscard]] bool is_meant(const v1::ActorInfo& actor, const ActorArgument& argument);
 

@@ -6,16 +6,15 @@
 #include "json.hpp"
 
 #include <gpuactors/base/limits.hpp>
-#include <gpuactors/base/suggest.hpp>
 #include <gpuactors/gpuactors.hpp>
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace gpuactors::cli {
 
@@ -28,23 +27,26 @@ struct WaitArguments {
   bool json = false;
 };
 
-/// The actor that is meant: one that is there, in whatever state, or else the last one of that name that has ended.
-Result<v1::ActorHandle> find_actor(Cluster& cluster, const ActorArgument& argument) {
+/// By its name, unless a number is meant that is nobody's name.
+Result<Future<ActorEnd>> end_of(Cluster& cluster, const ActorArgument& argument) {
+  const auto by_name = [&] { return cluster.when_ended({argument.name, argument.name_space}); };
+  if (!is_number(argument))
+    return by_name();
   StateOptions options;
   options.ended = limits::ended_actors;
   GPUACTORS_LET(state, cluster.state(options));
-  std::vector<std::string> known;
-  for (const auto& actor : state.actors()) {
-    if (is_meant(actor, argument))
-      return handle_of(actor);
-    known.push_back(actor.name());
-  }
+  const auto has_the_name = [&](const v1::ActorInfo& actor) {
+    return actor.name() == argument.name && actor.name_space().empty();
+  };
+  for (const auto& actor : state.actors())
+    if (has_the_name(actor))
+      return by_name();
+  v1::ActorHandle handle;
+  handle.set_id(std::strtoull(argument.name.c_str(), nullptr, 10));
   for (const auto& ended : state.ended())
-    if (is_meant(ended.actor(), argument))
-      return handle_of(ended.actor());
-  return fail(Errc::not_found, fmt::format("there is no actor named \"{}\", and of none that had the name it is known "
-                                           "how it has ended{}",
-                                           argument.name, did_you_mean(argument.name, known)));
+    if (has_the_name(ended.actor()))
+      return by_name();
+  return cluster.when_ended(handle);
 }
 
 Result<void> run_wait(const WaitArguments& arguments) {
@@ -54,16 +56,15 @@ Result<void> run_wait(const WaitArguments& arguments) {
     limit = given;
   }
   GPUACTORS_LET(cluster, arguments.cluster.open());
-  GPUACTORS_LET(actor, find_actor(cluster, arguments.actor));
-  auto end = cluster.when_ended(actor);
+  GPUACTORS_LET(end, end_of(cluster, arguments.actor));
   if (!end.wait(limit))
     return fail(Errc::deadline_exceeded,
                 fmt::format("{} has not ended within {} s", arguments.actor.name, *arguments.timeout));
   GPUACTORS_LET(ended, end.get());
   if (arguments.json)
-    print_json(std::cout, Json{{"id", json_of(actor.id())},
-                               {"name", actor.name()},
-                               {"type", actor.type()},
+    print_json(std::cout, Json{{"id", json_of(ended.id.value())},
+                               {"name", ended.name},
+                               {"type", ended.type},
                                {"error", to_string(ended.reason.code())},
                                {"reason", ended.reason.message()}});
   else

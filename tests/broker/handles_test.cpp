@@ -26,14 +26,18 @@ v1::SpawnActor nameless(std::uint64_t client, std::uint64_t origin) {
 /// The answer, as far as there is one.
 using Found = std::shared_ptr<std::optional<Result<FoundActor>>>;
 
-Found look_up(Scene& scene, const v1::ActorHandle& handle) {
-  v1::FindActor message;
-  message.set_id(handle.id());
-  *message.mutable_handle() = handle;
+Found ask(Scene& scene, const v1::FindActor& message) {
   auto found = std::make_shared<std::optional<Result<FoundActor>>>();
   scene.core.find(message,
                   BrokerAnswer<FoundActor>{[found](Result<FoundActor> result) { *found = std::move(result); }});
   return found;
+}
+
+Found look_up(Scene& scene, const v1::ActorHandle& handle) {
+  v1::FindActor message;
+  message.set_id(handle.id());
+  *message.mutable_handle() = handle;
+  return ask(scene, message);
 }
 
 /// Asks for the end of the actor.
@@ -43,10 +47,7 @@ Found wait_for_end(Scene& scene, const v1::ActorHandle& handle, std::uint64_t cl
   *message.mutable_handle() = handle;
   message.set_client(client);
   message.set_until_ended(true);
-  auto found = std::make_shared<std::optional<Result<FoundActor>>>();
-  scene.core.find(message,
-                  BrokerAnswer<FoundActor>{[found](Result<FoundActor> result) { *found = std::move(result); }});
-  return found;
+  return ask(scene, message);
 }
 
 /// How it has ended, as the answer says.
@@ -185,10 +186,18 @@ TEST_CASE("who waits for an actor's end is answered after its last life", "[brok
   CHECK(end_in(second) == why);
   CHECK(must(**first).info.restarts() == 1);
   CHECK(end_in(wait_for_end(scene, handle)) == why);
-  // The broker remembers so many ends.
-  auto long_ago = handle;
-  long_ago.set_id(order.actor() + 1'000);
-  CHECK(end_in(wait_for_end(scene, long_ago)).code() == Errc::not_found);
+  // Nobody has been given that number.
+  auto nobody = handle;
+  nobody.set_id(order.actor() + 1'000);
+  CHECK(error_of(wait_for_end(scene, nobody)).code() == Errc::not_found);
+  // By its name, too.
+  v1::FindActor by_name;
+  by_name.set_client(1);
+  by_name.set_until_ended(true);
+  by_name.set_name("a");
+  CHECK(end_in(ask(scene, by_name)) == why);
+  by_name.set_name("b");
+  CHECK(error_of(ask(scene, by_name)).code() == Errc::not_found);
   // Waiting for an end makes nobody a user of the actor.
   const auto other = scene.spawn(nameless(1, 77));
   const auto withdrawn = wait_for_end(scene, handle_of(other));
@@ -213,7 +222,7 @@ TEST_CASE("the end of an actor of another cluster is not taken for that of the o
   kill.set_no_restart(true);
   scene.core.kill(kill, {}, BrokerAnswer<void>{[](const Result<void>&) {}});
   scene.end(order);
-  CHECK(says(end_in(wait_for_end(scene, others)), "spawned in another cluster"));
+  CHECK(says(error_of(wait_for_end(scene, others)), "spawned in another cluster"));
 }
 
 TEST_CASE("a client that waits for an end asks again on its next connection, and waits once", "[broker][core]") {
@@ -230,6 +239,31 @@ TEST_CASE("a client that waits for an end asks again on its next connection, and
   CHECK_FALSE(lost->has_value());
   CHECK(end_in(again).code() == Errc::actor_died);
   CHECK(end_in(other).code() == Errc::actor_died);
+}
+
+TEST_CASE("of ends that the broker does not remember it says that they were", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto first = scene.spawn(nameless(1, 77));
+  v1::KillActor kill;
+  kill.set_no_restart(true);
+  for (std::size_t i = 0; i <= limits::ended_actors; ++i) {
+    const auto order = i == 0 ? first : scene.spawn(nameless(1, 77));
+    kill.set_id(order.actor());
+    scene.core.kill(kill, {}, BrokerAnswer<void>{[](const Result<void>&) {}});
+    scene.end(order);
+  }
+  CHECK(end_in(wait_for_end(scene, handle_of(first))).code() == Errc::not_found);
+}
+
+TEST_CASE("only clients that are there wait for ends", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto order = scene.spawn(1, "a");
+  CHECK(error_of(wait_for_end(scene, handle_of(order), 5)).code() == Errc::unavailable);
+  CHECK(error_of(wait_for_end(scene, handle_of(order), 0)).code() == Errc::unavailable);
 }
 
 TEST_CASE("a client that is gone waits for nothing", "[broker][core]") {
@@ -259,13 +293,20 @@ TEST_CASE("who waits for an end at a broker that was restarted hears of it, wher
   held.mutable_started()->set_lease(order.lease().id());
   held.mutable_started()->set_epoch(order.lease().epoch());
   scene.add_node({held});
+  const auto lost = wait_for_end(scene, handle_of(order));
+  scene.greet(1); // on another connection, before all are back
+  const auto again = wait_for_end(scene, gone);
   scene.run(6s);
+  CHECK_FALSE(missing->has_value());
+  CHECK_FALSE(lost->has_value());
   CHECK_FALSE(back->has_value());
-  CHECK(end_in(missing).code() == Errc::not_found);
+  // A late node may still bring that one.
+  CHECK(error_of(again).code() == Errc::not_found);
+  const auto waits = wait_for_end(scene, handle_of(order));
   v1::KillActor kill;
   kill.set_id(order.actor());
   kill.set_no_restart(true);
   scene.core.kill(kill, {}, BrokerAnswer<void>{[](const Result<void>&) {}});
   scene.end(order);
-  CHECK(end_in(back) == Error{Errc::actor_died, "it was killed"});
+  CHECK(end_in(waits) == Error{Errc::actor_died, "it was killed"});
 }

@@ -88,6 +88,22 @@ TEST_CASE("who waits for the end of an actor hears why it has ended, before and 
   CHECK(end_of(after) == killed);
 }
 
+TEST_CASE("waits that nobody keeps are none: the broker is asked once for each actor", "[cluster]") {
+  auto cluster = embed_mortals();
+  const auto actor = must(cluster.spawn("mortal", text(""), {.name = "m"}));
+  auto kept = actor.when_ended();
+  for (int i = 0; i < 1'000; ++i)
+    CHECK_FALSE(actor.when_ended().wait(0ms));
+  auto cancelled = actor.when_ended();
+  cancelled.cancel();
+  CHECK(code_of(cancelled.get()) == Errc::cancelled);
+  auto by_reference = cluster.when_ended(actor.to_message());
+  must(cluster.kill(actor));
+  CHECK(end_of(kept).message() == "it was killed");
+  CHECK(end_of(by_reference).message() == "it was killed");
+  CHECK(code_of(cluster.when_ended(v1::ActorHandle{}).get()) == Errc::invalid_argument);
+}
+
 TEST_CASE("the end of an actor is its last one: restarts are none", "[cluster]") {
   auto cluster = embed_mortals();
   const auto actor = must(cluster.spawn("mortal", text(""), {.name = "m", .max_restarts = -1}));

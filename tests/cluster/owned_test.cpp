@@ -4,6 +4,7 @@
 #include <support/catch.hpp>
 #include <support/eventually.hpp>
 
+#include <future>
 #include <optional>
 #include <utility>
 
@@ -96,9 +97,20 @@ TEST_CASE("what is still being made can be owned already, and ends with its futu
     waiting.cancel();
     CHECK(code_of(waiting.get()) == Errc::cancelled);
     CHECK(eventually([&] { return must(cluster.state()).queue_size() == 0; }));
+    // So is what nobody wants any more.
+    {
+      const auto unwanted = spawn();
+      REQUIRE(eventually([&] { return must(cluster.state()).queue_size() == 1; }));
+    }
+    CHECK(eventually([&] { return must(cluster.state()).queue_size() == 0; }));
   }
   CHECK(eventually([&] { return all_free(cluster); }));
   CHECK(code_of(cluster.own(cluster.spawn_async("fractoin")).get()) == Errc::not_found);
+  // It needs no thread of the cluster's.
+  std::promise<bool> spawned;
+  cluster.submit<Number>("pid").then([&](const Result<Number>&) { spawned.set_value(spawn().get().has_value()); });
+  CHECK(spawned.get_future().get());
+  CHECK(eventually([&] { return all_free(cluster); }));
 }
 
 TEST_CASE("an owner that outlives its cluster, or owns nothing, ends quietly", "[cluster]") {

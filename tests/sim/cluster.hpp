@@ -200,7 +200,6 @@ private:
   void find(Client& client);
   /// Waits until the actor has ended for good.
   void mourn(Client& client, std::uint64_t actor);
-  [[nodiscard]] bool knows_actor(std::uint64_t actor);
   void submit_group(Client& client);
   void release_group(Client& client, std::uint64_t group);
   Client& add_client();
@@ -249,6 +248,8 @@ private:
   std::uint64_t last_client_ = 0;
   std::uint64_t last_agent_ = 0;
   std::uint64_t last_save_ = 0;
+  /// Actors whose end somebody was told.
+  std::set<std::uint64_t> told_ended_;
   /// By actor: what it saved last, as an agent knows.
   std::map<std::uint64_t, std::string> saved_;
   /// Some machine was started again.

@@ -156,12 +156,6 @@ void Cluster::find(Client& client) {
   });
 }
 
-bool Cluster::knows_actor(std::uint64_t actor) {
-  const auto now = state();
-  return std::any_of(now.actors().begin(), now.actors().end(),
-                     [actor](const v1::ActorInfo& known) { return known.id() == actor; });
-}
-
 void Cluster::mourn(Client& client, std::uint64_t actor) {
   v1::FindActor message;
   message.set_id(actor);
@@ -170,11 +164,10 @@ void Cluster::mourn(Client& client, std::uint64_t actor) {
   note(fmt::format("client {} mourns", client.id), message);
   begin(client, "mourn", [this, &client, message](BrokerCore& core, const Asked& asked) {
     core.find(message, answer<FoundActor>(client, asked, [this](const Result<FoundActor>& found) {
-                const auto& info = found->info;
-                // The broker that has said so may be gone, and the next one wait for a node that has it.
-                if (info.state() != "ended" || (calm_ && knows_actor(info.id())))
+                if (found->info.state() != "ended")
                   violations_.push_back(
-                      fmt::format("actor {} is {} for who waits for its end, and lives", info.id(), info.state()));
+                      fmt::format("actor {} is {} for who waits for its end", found->info.id(), found->info.state()));
+                told_ended_.insert(found->info.id());
               }));
   });
   client.asked.at(client.last_number)->mourned = actor;
@@ -305,6 +298,8 @@ std::vector<std::string> Cluster::disagreements() {
   for (const auto& lease : now.leases())
     known[lease.id()] = lease.node();
   for (const auto& actor : now.actors()) {
+    if (told_ended_.contains(actor.id()))
+      complain(fmt::format("actor {} is there, whose end was told", actor.id()));
     if (actor.state() == "alive")
       of_actors.insert(actor.lease().id());
     else if (actor.state() != "waiting")

@@ -195,7 +195,11 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
             [&](const Caller& from, auto to) { core.spawn_actor(message, from, config, std::move(to)); }, config);
       },
       [&core, answer](const v1::FindActor& message) {
-        return answer(by_actor, message, [&](const Caller&, auto to) { core.find(message, std::move(to)); });
+        return answer(by_actor, message, [&](const Caller& from, auto to) {
+          if (message.until_ended() && !core.speaks_for(message.client(), from))
+            return to.deliver(fail(not_theirs(message.client())));
+          core.find(message, std::move(to));
+        });
       },
       [&core, answer](const v1::KillActor& message) {
         return answer(by_done, message, [&](const Caller& from, auto to) { core.kill(message, from, std::move(to)); });

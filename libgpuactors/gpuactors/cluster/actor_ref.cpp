@@ -1,6 +1,6 @@
 #include <gpuactors/cluster/actor_ref.hpp>
 #include <gpuactors/cluster/detail/actor_cell.hpp>
-#include <gpuactors/cluster/detail/actor_end.hpp>
+#include <gpuactors/cluster/detail/actor_ends.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 
 #include <fmt/format.h>
@@ -365,7 +365,7 @@ Future<ActorEnd> ActorRef::when_ended() const {
   if (core == nullptr)
     return Future<ActorEnd>::ready_with(cell_ == nullptr ? fail(Errc::invalid_argument, "the actor reference is empty")
                                                          : fail(Errc::unavailable, "the cluster was closed"));
-  return detail::await_end(*core, to_message(), cell_);
+  return core->ends().await(*core, to_message(), cell_);
 }
 
 caf::actor ActorRef::handle() const {

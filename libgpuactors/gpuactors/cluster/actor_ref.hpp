@@ -26,10 +26,14 @@ struct ActorCell;
 
 /// How an actor has ended for good.
 struct ActorEnd {
-  /// Why, for people, with the error that its callers get: `actor_died` for one that was killed or has ended by itself,
-  /// `worker_died` or `lease_revoked` for one that has lost its process, node or device and has no restarts left, what
-  /// its constructor returned, what it gave to `Actor::end`, `cancelled` for one that was never placed; `not_found` if
-  /// the cluster does not remember its end.
+  ActorId id;
+  std::string name;
+  std::string type;
+  /// Why, for people, with an error: `actor_died` for one that was killed while it ran, or has ended by itself;
+  /// `worker_died` or `lease_revoked` for one that has lost its process, node or device and has no restarts left; what
+  /// its constructor returned, or it gave to `Actor::end`; `cancelled` for one that was ended before it was placed, or
+  /// between two lives; `no_capacity`, `infeasible` and others as `Cluster::spawn` returns them for one without a
+  /// place. With `not_found`, the broker knows that it has ended, and not how.
   Error reason;
 };
 
@@ -163,18 +167,20 @@ public:
   /// reference. Any thread.
   [[nodiscard]] std::size_t waiting_calls() const noexcept;
 
-  /// Returns why the actor has ended for good, as far as a call of this program was told: spawn another one then.
-  /// Nothing while it lives or may live again, and for an empty reference. Any thread.
+  /// Returns why the actor has ended for good, as `actor_died`, as far as this program was told by a call or a wait:
+  /// spawn another one then. Nothing while it lives or may live again, and for an empty reference. Any thread.
   [[nodiscard]] std::optional<Error> ended() const;
 
   /// Returns a future of the actor's end for good: it is ready when the actor has ended and will not be started again,
   /// and at once if that is so already. It waits through restarts of the actor and of the broker, and while the
-  /// connection is lost; it does not keep the actor alive. Its `then` is the place to start another one. An actor that
+  /// connection is lost; it does not keep the actor alive. Its `then` is the place to start another one; the function
+  /// is kept until the end. However many wait, and however often, it costs one request for each actor. An actor that
   /// waits in a method for its own end is told to end first, and waits in vain.
   ///
-  /// Errors of the future: `unavailable` (the cluster was closed first), `invalid_argument` (an empty reference),
-  /// `unsupported` (a broker of a release that does not tell of ends), `queue_full` (too many requests of this name
-  /// wait), `not_found` (the reference is of another cluster). Any thread.
+  /// Errors of the future: `unavailable` (the cluster was closed first), `cancelled`, `invalid_argument` (an empty
+  /// reference), `unsupported` (a broker of a release that does not tell of ends), `queue_full` (too many requests of
+  /// this name wait), `not_found` (the broker knows of no such actor: it has ended long ago, at an earlier broker, or
+  /// is of another cluster). Any thread.
   [[nodiscard]] Future<ActorEnd> when_ended() const;
 
   /// Returns the CAF actor behind the handle, for CAF programs, which include <gpuactors/wire/messages.hpp> for it:

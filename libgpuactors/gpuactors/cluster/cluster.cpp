@@ -3,7 +3,8 @@
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/actor_cell.hpp>
-#include <gpuactors/cluster/detail/actor_end.hpp>
+#include <gpuactors/cluster/detail/actor_ends.hpp>
+#include <gpuactors/cluster/detail/actor_reply.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
@@ -64,74 +65,10 @@ Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options
   return shape;
 }
 
-/// The answer to a spawn or a look-up.
 /// Until when the broker says that a time was over, if it is there.
 TimePoint answered_by(TimePoint begin, Duration time) {
   return deadline_after(deadline_after(begin, time), limits::link_timeout);
 }
-
-class ActorReply : public detail::MadeReply<ActorRef>, public std::enable_shared_from_this<ActorReply> {
-public:
-  using MadeReply::MadeReply;
-
-  void on_reply(MessageContent& content) override {
-    const auto core = this->core().lock();
-    if (core == nullptr)
-      return on_error(Error{Errc::unavailable, "the cluster was closed"});
-    const auto& info = content.get_as<v1::ActorInfo>(0);
-    detail::Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
-    core->locate(info, std::move(place), [self = shared_from_this(), info](Result<detail::Place> found) {
-      self->located(info, std::move(found));
-    });
-  }
-
-private:
-  void located(const v1::ActorInfo& info, Result<detail::Place> place) {
-    const auto core = this->core().lock();
-    if (core == nullptr)
-      return on_error(Error{Errc::unavailable, "the cluster was closed"});
-    auto cell = std::make_shared<detail::ActorCell>();
-    cell->core = core;
-    cell->id = ActorId{info.id()};
-    cell->name = info.name();
-    cell->type = info.type();
-    cell->origin = info.origin();
-    cell->max_pending = info.max_pending_calls();
-    cell->pending = core->pending_of(cell->id);
-    cell->max_retries = info.max_task_retries();
-    if (place) {
-      core->set_place(*cell, info, *place);
-    } else if (detail::holder_has_ended(place.error())) {
-      // The actor has died since: the next call looks it up again.
-      cell->info = info;
-      cell->down = true;
-    } else {
-      return on_error(place.error());
-    }
-    complete(ActorRef{std::move(cell)});
-  }
-};
-
-/// The answer to a look-up. Cancelling it leaves the actor as it is.
-class FoundReply : public ActorReply {
-public:
-  FoundReply(std::weak_ptr<detail::ClusterCore> core, std::string who, Duration timeout)
-    : ActorReply(std::move(core), 0), who_(std::move(who)), timeout_(timeout) {
-    // nop
-  }
-
-  void on_error(Error error) override {
-    if (error.code() == Errc::deadline_exceeded)
-      error = Error{Errc::deadline_exceeded, fmt::format("actor {} has not been ready within {:.1f} s: it waits for a "
-                                                         "place, starts, or the broker is away",
-                                                         who_, to_seconds(timeout_))};
-    ActorReply::on_error(std::move(error));
-  }
-
-private:
-  const std::string who_;
-  const Duration timeout_;
-};
 
 class GroupReply : public detail::MadeReply<PlacementGroup> {
 public:
@@ -163,6 +100,22 @@ Future<void> done(detail::ClusterCore& core, TimePoint deadline, Message message
 
 namespace detail {
 
+namespace {
+
+/// Nobody waits for it. It finds room in the port however many calls are in flight, or what is owned would stay.
+class OrderReply : public OwnReply {
+public:
+  void on_reply(MessageContent&) override {
+    // nop
+  }
+
+  void on_error(Error) override {
+    // nop
+  }
+};
+
+} // namespace
+
 void end_owned(const OwnersCluster& cluster, const ActorRef& actor) noexcept {
   const auto core = cluster.lock();
   if (core == nullptr || !actor)
@@ -171,7 +124,7 @@ void end_owned(const OwnersCluster& cluster, const ActorRef& actor) noexcept {
   message.set_id(actor.id().value());
   message.set_no_restart(true);
   message.set_grace_ms(to_limit_ms(limits::stop_grace));
-  static_cast<void>(done(*core, never, std::move(message)));
+  core->ask_broker(std::make_shared<OrderReply>(), never, std::move(message));
 }
 
 void end_owned(const OwnersCluster& cluster, const PlacementGroup& group) noexcept {
@@ -180,7 +133,7 @@ void end_owned(const OwnersCluster& cluster, const PlacementGroup& group) noexce
     return;
   v1::ReleaseGroup message;
   message.set_id(group.id.value());
-  static_cast<void>(done(*core, never, std::move(message)));
+  core->ask_broker(std::make_shared<OrderReply>(), never, std::move(message));
 }
 
 } // namespace detail
@@ -341,7 +294,7 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   if (options.queue_timeout)
     request->set_queue_timeout_ms(detail::to_limit_ms(*options.queue_timeout));
   *message.mutable_request() = std::move(*request);
-  auto reply = std::make_shared<ActorReply>(core_, message.client_request());
+  auto reply = std::make_shared<detail::ActorReply>(core_, message.client_request());
   reply->executor = core_->executor();
   const auto until = options.queue_timeout && options.spawn_timeout
                          ? answered_by(deadline_after(Clock::now(), *options.queue_timeout), *options.spawn_timeout)
@@ -380,7 +333,7 @@ Future<ActorRef> Cluster::find_async(const v1::ActorHandle& actor, Duration time
 Future<ActorRef> Cluster::find(v1::FindActor message, std::string who, Duration timeout) {
   if (core_ == nullptr)
     return Future<ActorRef>::ready_with(closed_already());
-  auto reply = std::make_shared<FoundReply>(core_, std::move(who), timeout);
+  auto reply = std::make_shared<detail::FoundReply>(core_, std::move(who), timeout);
   reply->executor = core_->executor();
   core_->ask_for_actor(reply, deadline_after(Clock::now(), timeout), std::move(message));
   return Future<ActorRef>{std::move(reply)};
@@ -391,7 +344,15 @@ Future<ActorEnd> Cluster::when_ended(const v1::ActorHandle& actor) {
     return Future<ActorEnd>::ready_with(closed_already());
   if (actor.id() == 0)
     return Future<ActorEnd>::ready_with(fail(Errc::invalid_argument, "the reference to an actor is empty"));
-  return detail::await_end(*core_, actor, nullptr);
+  return core_->ends().await(*core_, actor, nullptr);
+}
+
+Future<ActorEnd> Cluster::when_ended(const ActorName& actor) {
+  if (core_ == nullptr)
+    return Future<ActorEnd>::ready_with(closed_already());
+  if (actor.name.empty())
+    return Future<ActorEnd>::ready_with(fail(Errc::invalid_argument, "the name of the actor is empty"));
+  return core_->ends().await(*core_, actor);
 }
 
 Result<void> Cluster::kill(ActorId actor, const KillOptions& options) {

@@ -183,6 +183,10 @@ public:
   /// need not be alive, and its end may be long ago. Also `invalid_argument` for an empty reference.
   [[nodiscard]] Future<ActorEnd> when_ended(const v1::ActorHandle& actor);
 
+  /// The same for the actor that has the name now, or, if there is none, for the last one that had it; `not_found` if
+  /// the broker does not remember any.
+  [[nodiscard]] Future<ActorEnd> when_ended(const ActorName& actor);
+
   /// Ends an actor, for good unless `KillOptions::restart` is set. Returns when the actor has ended and its memory is
   /// free.
   /// @returns `not_found` if there is no such actor; `deadline_exceeded` if the actor is stuck in user code for longer
@@ -212,15 +216,15 @@ public:
     return {core_, std::move(group)};
   }
 
-  /// The same for what is still being made: `auto trainer = cluster.own(cluster.spawn_async("trainer", config));`. It
-  /// ends with the future, too: one that is destroyed before its value was taken leaves nothing behind, and cancelling
-  /// it withdraws the request. Consumes the future that is given. Any thread.
+  /// The same for what is still being made: `auto trainer = cluster.own(cluster.spawn_async("trainer", config));`. A
+  /// future that is destroyed before its value was taken leaves nothing behind: the request is withdrawn, as by
+  /// `Future::cancel`, and what was made is ended. Consumes the future that is given. Any thread.
   template <class T>
   requires std::same_as<T, ActorRef> || std::same_as<T, PlacementGroup>
   [[nodiscard]] Future<Owned<T>> own(Future<T> made) const {
-    return std::move(made).and_then([cluster = detail::OwnersCluster{core_}](T value) {
-      return Future<Owned<T>>::ready_with(Owned<T>{cluster, std::move(value)});
-    });
+    if (!made.valid())
+      return Future<Owned<T>>::ready_with(detail::taken_already());
+    return Future<Owned<T>>{detail::OwningState<T>::make(made.state(), core_)};
   }
 
   // -- placement groups and nodes --------------------------------------------------------------

@@ -1,9 +1,11 @@
 // OwnedActor, OwnedGroup: an actor or a placement group that ends with the object that owns it.
 #pragma once
 
+#include <gpuactors/base/future.hpp>
 #include <gpuactors/cluster/actor_ref.hpp>
 #include <gpuactors/cluster/options.hpp>
 
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -88,5 +90,67 @@ private:
 
 using OwnedActor = Owned<ActorRef>;
 using OwnedGroup = Owned<PlacementGroup>;
+
+namespace detail {
+
+/// The state of a future that owns what is being made. Without a thread of its own, as `TransformState`.
+template <class T>
+class OwningState : public FutureState<Owned<T>> {
+public:
+  static std::shared_ptr<OwningState> make(std::shared_ptr<FutureState<T>> source, OwnersCluster cluster) {
+    auto state = std::make_shared<OwningState>(std::move(source), std::move(cluster));
+    state->source_->on_ready([weak = std::weak_ptr<OwningState>{state}] {
+      const auto self = weak.lock();
+      if (self == nullptr || !self->claim())
+        return;
+      self->executor = self->source_->executor;
+      self->publish();
+    });
+    return state;
+  }
+
+  OwningState(std::shared_ptr<FutureState<T>> source, OwnersCluster cluster)
+    : source_(std::move(source)), cluster_(std::move(cluster)) {
+    this->near = source_->near;
+  }
+
+  OwningState(const OwningState&) = delete;
+  OwningState& operator=(const OwningState&) = delete;
+
+  /// Nobody has taken it: withdraws the request, and ends what comes all the same.
+  ~OwningState() override {
+    if (taken_)
+      return;
+    try {
+      source_->give_up(Cancel::ask);
+      source_->on_ready([source = source_, cluster = cluster_] {
+        if (const auto made = source->take())
+          end_owned(cluster, *made);
+      });
+    } catch (const std::exception&) { // no memory for that: it ends with the program
+    }
+  }
+
+  Result<Owned<T>> take() override {
+    taken_ = true;
+    GPUACTORS_LET(made, source_->take());
+    return Owned<T>{cluster_, std::move(made)};
+  }
+
+  void cancel(Cancel how) override {
+    source_->cancel(how);
+  }
+
+  void give_up(Cancel how) override {
+    source_->give_up(how);
+  }
+
+private:
+  const std::shared_ptr<FutureState<T>> source_;
+  const OwnersCluster cluster_;
+  bool taken_ = false;
+};
+
+} // namespace detail
 
 } // namespace gpuactors

@@ -24,11 +24,19 @@ bool is_of_elsewhere(const v1::ActorHandle& handle, std::uint64_t origin) {
   return handle.origin() != 0 && origin != 0 && handle.origin() != origin;
 }
 
-FoundActor as_ended(v1::ActorInfo actor, Errc code, std::string reason) {
-  actor.set_state("ended");
-  actor.set_end_error(static_cast<std::uint32_t>(code));
-  actor.set_end_reason(std::move(reason));
-  return {std::move(actor), nullptr, nullptr};
+/// The answer to who waits for its end: no more of it than that takes, for many may wait.
+FoundActor as_ended(const v1::ActorInfo& actor, Errc code, std::string reason) {
+  FoundActor found;
+  found.info.set_id(actor.id());
+  found.info.set_name(actor.name());
+  found.info.set_name_space(actor.name_space());
+  found.info.set_type(actor.type());
+  found.info.set_origin(actor.origin());
+  found.info.set_restarts(actor.restarts());
+  found.info.set_state("ended");
+  found.info.set_end_error(static_cast<std::uint32_t>(code));
+  found.info.set_end_reason(std::move(reason));
+  return found;
 }
 
 Error of_elsewhere(const v1::ActorHandle& handle) {
@@ -152,6 +160,9 @@ void BrokerCore::answer_with(ActorRecord& record, FindAnswer answer, ClientId cl
 void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
   if (auto checked = check_names(message); !checked)
     return answer.deliver(fail(checked.error()));
+  // It may wait for months: as long as its client is there.
+  if (message.until_ended() && clients_.count(message.client()) == 0)
+    return answer.deliver(fail(Errc::unavailable, "the broker does not know the client: its connection was lost"));
   if (auto* record = find_record({message.name_space(), message.name()}, message.id())) {
     if (message.has_handle() && is_of_elsewhere(message.handle(), record->spec.origin()))
       return answer.deliver(fail(of_elsewhere(message.handle())));
@@ -198,15 +209,26 @@ std::string BrokerCore::why_not_there(const v1::ActorHandle& handle) const {
                      describe(handle));
 }
 
-FoundActor BrokerCore::end_of(const v1::FindActor& message) const {
-  if (const auto* ended = ended_.find(message.id());
-      ended != nullptr && !is_of_elsewhere(message.handle(), ended->actor().origin()))
+Result<FoundActor> BrokerCore::end_of(const v1::FindActor& message) const {
+  const auto* ended =
+      message.name().empty() ? ended_.find(message.id()) : ended_.find(message.name_space(), message.name());
+  const auto& handle = message.handle();
+  if (ended != nullptr && !is_of_elsewhere(handle, ended->actor().origin()))
     return as_ended(ended->actor(), errc_from_number(static_cast<std::uint8_t>(ended->error())), ended->reason());
-  v1::ActorInfo unknown;
-  unknown.set_id(message.id());
-  unknown.set_name(message.handle().name());
-  unknown.set_type(message.handle().type());
-  return as_ended(std::move(unknown), Errc::not_found, why_not_there(message.handle()));
+  if (!message.name().empty())
+    return fail(no_actor(message.name_space(), message.name()));
+  // Of one that an earlier broker has started, and of which nothing is known, a node may bring back a life that goes
+  // on.
+  const auto id = message.id();
+  const bool is_over =
+      ended == nullptr && (forgotten_.contains(ActorId{id}) || (options_.last_id < id && id <= last_actor_));
+  if (!is_over)
+    return fail(Errc::not_found, why_not_there(handle));
+  v1::ActorInfo actor;
+  actor.set_id(id);
+  actor.set_name(handle.name());
+  actor.set_type(handle.type());
+  return as_ended(actor, Errc::not_found, ended_.how_ended(id));
 }
 
 bool BrokerCore::may_come_back(const std::string& name, std::uint64_t id) const {

@@ -300,8 +300,9 @@ private:
   /// The actor's pause is over, or its first start has taken too long.
   void actor_due(ActorRecord& record);
   void limit_first_start(ActorRecord& record);
-  /// The answer to who waits for the end of an actor that is not there any more.
-  [[nodiscard]] FoundActor end_of(const v1::FindActor& message) const;
+  /// The answer to who waits for the end of an actor that is not there any more. @returns `not_found` if it is not
+  /// known that it has ended.
+  [[nodiscard]] Result<FoundActor> end_of(const v1::FindActor& message) const;
   /// Clears `due` and `first_start_by`, and their reminders.
   void stop_reminding(ActorRecord& record);
   void forget_actor(ActorId id, const Error& error);

@@ -79,6 +79,12 @@ public:
     return std::exchange(withdrawals_, {});
   }
 
+  /// The client asks again: its connection, on which the answers would have come, is lost.
+  void forget_waits_of(std::uint64_t client) {
+    std::erase_if(finds_,
+                  [client](const Find& call) { return call.message.until_ended() && call.message.client() == client; });
+  }
+
   void drop_client(std::uint64_t client) {
     give_up([client](const Find& call) { return call.message.client() == client; });
   }

@@ -166,7 +166,8 @@ void BrokerCore::take_turns() {
 }
 
 bool BrokerCore::waits(GroupId id, const GroupRecord& group) const {
-  if (group.ending)
+  // One of an earlier broker waits for its nodes first.
+  if (group.ending || stored_groups_.contains(id))
     return false;
   // A group that shrinks does not wait for bundles that it has lost.
   return group.asker

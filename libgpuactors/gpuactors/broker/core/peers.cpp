@@ -420,6 +420,7 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, c
   const bool is_watched = peers_.count(record.peer) > 0 && record.port != nullptr && record.port->same_as(*port);
   if (!is_watched) {
     peers_.erase(record.peer);
+    early_.forget_waits_of(message.client());
     for (auto& [id, actor] : actors_)
       actor.mourners.forget_client(message.client());
   }

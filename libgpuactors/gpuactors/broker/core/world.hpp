@@ -17,7 +17,7 @@
 namespace gpuactors {
 
 /// Delivers one answer to the caller of a request. If it is destroyed without delivering, the caller waits until its
-/// connection ends.
+/// connection ends; with CAF 1.x it gets an error then, if the connection is still there.
 template <class T>
 class BrokerAnswer {
 public:

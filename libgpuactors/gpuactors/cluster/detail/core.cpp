@@ -7,6 +7,7 @@
 #include <gpuactors/broker/core/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/cluster/detail/actor_cell.hpp>
+#include <gpuactors/cluster/detail/actor_ends.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
@@ -134,7 +135,7 @@ std::string describe_process() {
 
 ClusterCore::ClusterCore()
   : executor_(std::make_shared<Executor>()), tensors_(std::make_shared<TensorStore>()),
-    quotas_(std::make_shared<QuotaTable>()) {
+    quotas_(std::make_shared<QuotaTable>()), ends_(std::make_shared<ActorEnds>()) {
   // nop
 }
 

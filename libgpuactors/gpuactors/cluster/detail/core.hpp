@@ -19,6 +19,8 @@
 
 namespace gpuactors::detail {
 
+class ActorEnds;
+
 /// Checks a message for the broker, which cuts the connection of a client whose message it cannot read: the client
 /// would send the message again on each new connection.
 /// @returns `invalid_argument` for texts that are not UTF-8 and for more bytes than `limits::request_bytes`.
@@ -117,6 +119,10 @@ public:
   /// Records where an actor is now, and watches it so that its calls fail when it ends.
   void set_place(ActorCell& cell, const v1::ActorInfo& info, const Place& place);
 
+  [[nodiscard]] ActorEnds& ends() noexcept {
+    return *ends_;
+  }
+
   [[nodiscard]] const std::shared_ptr<TensorStore>& tensors() const noexcept {
     return tensors_;
   }
@@ -145,6 +151,7 @@ private:
   std::shared_ptr<Executor> executor_;
   std::shared_ptr<TensorStore> tensors_;
   std::shared_ptr<QuotaTable> quotas_;
+  std::shared_ptr<ActorEnds> ends_;
   std::unique_ptr<Config> config_;
   std::unique_ptr<caf::actor_system> system_;
   // How many detached actors the system itself has.

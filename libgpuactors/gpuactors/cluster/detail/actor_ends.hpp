@@ -1,0 +1,46 @@
+// ActorEnds: who in this process waits for the ends of actors. Internal to the cluster layer.
+#pragma once
+
+#include <gpuactors/base/future.hpp>
+#include <gpuactors/cluster/actor_name.hpp>
+#include <gpuactors/cluster/actor_ref.hpp>
+#include <gpuactors/cluster/detail/actor_cell.hpp>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+namespace gpuactors::detail {
+
+class ClusterCore;
+
+/// Asks the broker once for each actor, however many wait for its end, and however often somebody begins to wait and
+/// gives up. Any thread.
+class ActorEnds : public std::enable_shared_from_this<ActorEnds> {
+public:
+  /// @param cell is told, too; may be null.
+  [[nodiscard]] Future<ActorEnd> await(ClusterCore& core, const v1::ActorHandle& actor,
+                                       const std::shared_ptr<ActorCell>& cell);
+  [[nodiscard]] Future<ActorEnd> await(ClusterCore& core, const ActorName& actor);
+
+private:
+  class Waiter;
+  class Watch;
+  /// Number and origin, or name space and name.
+  using Key = std::tuple<std::uint64_t, std::uint64_t, std::string, std::string>;
+
+  Future<ActorEnd> await(ClusterCore& core, const Key& key, v1::FindActor question,
+                         const std::shared_ptr<ActorCell>& cell);
+
+  /// The broker has answered: tells all who wait.
+  void tell(const Key& key, const Result<ActorEnd>& end);
+
+  std::mutex mutex_;
+  /// The requests that are not answered yet.
+  std::map<Key, std::shared_ptr<Watch>> watches_;
+};
+
+} // namespace gpuactors::detail
