@@ -2,6 +2,13 @@
 
 namespace gpuactors::cli {
 
+void ActorArgument::add_to(CLI::App& parser) {
+  parser.add_option("name", name, "The actor, or the ID of one without a name; gpuactors actors lists them")
+      ->required()
+      ->type_name("NAME");
+  parser.add_option("--name-space", name_space, "The one that its name is in")->type_name("S");
+}
+
 bool is_number(const ActorArgument& argument) {
   return argument.name_space.empty() && !argument.name.empty()
          && argument.name.find_first_not_of("0123456789") == std::string::npos;
@@ -13,22 +20,18 @@ bool is_meant(const v1::ActorInfo& actor, const ActorArgument& argument) {
   return actor.name() == argument.name && actor.name_space() == argument.name_space;
 }
 
-v1::ActorHandle handle_of(const v1::ActorInfo& actor) {
-  v1::ActorHandle handle;
-  handle.set_id(actor.id());
-  handle.set_name(actor.name());
-  handle.set_type(actor.type());
-  handle.set_origin(actor.origin());
-  return handle;
-}
-
 Result<v1::ActorHandle> find_nameless(Cluster& cluster, const ActorArgument& argument) {
   if (!is_number(argument))
     return v1::ActorHandle{};
   GPUACTORS_LET(state, cluster.state());
   for (const auto& actor : state.actors())
-    if (actor.name().empty() && is_meant(actor, argument))
-      return handle_of(actor);
+    if (actor.name().empty() && is_meant(actor, argument)) {
+      v1::ActorHandle handle;
+      handle.set_id(actor.id());
+      handle.set_type(actor.type());
+      handle.set_origin(actor.origin());
+      return handle;
+    }
   return v1::ActorHandle{};
 }
 

@@ -3,6 +3,8 @@
 
 #include <gpuactors/cluster/cluster.hpp>
 
+#include <CLI/CLI.hpp>
+
 #include <string>
 
 namespace gpuactors::cli {
@@ -11,6 +13,9 @@ namespace gpuactors::cli {
 struct ActorArgument {
   std::string name;
   std::string name_space;
+
+  /// Adds NAME and --name-space. The object must outlive the parser.
+  void add_to(CLI::App& parser);
 };
 
 /// Whether it may be the number of an actor that has no name.
@@ -18,8 +23,6 @@ struct ActorArgument {
 
 /// Whether this actor is meant. Only who has no name is known by the number, for a name may look like one.
 [[nodiscard]] bool is_meant(const v1::ActorInfo& actor, const ActorArgument& argument);
-
-[[nodiscard]] v1::ActorHandle handle_of(const v1::ActorInfo& actor);
 
 /// The actor without a name whose number is meant; with the number 0 if there is none. Asks the broker only if the
 /// argument is a number.

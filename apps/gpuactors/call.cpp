@@ -80,11 +80,7 @@ Result<void> run_call(const CallArguments& arguments) {
 Command add_call(CLI::App& program) {
   auto arguments = std::make_shared<CallArguments>();
   auto* parser = program.add_subcommand("call", "Call a method of an actor and print its reply as JSON");
-  parser
-      ->add_option("name", arguments->actor.name,
-                   "The actor, or the ID of one without a name; gpuactors actors lists them")
-      ->required()
-      ->type_name("NAME");
+  arguments->actor.add_to(*parser);
   parser->add_option("method", arguments->method, "The method; gpuactors types lists them")
       ->required()
       ->type_name("METHOD");
@@ -92,7 +88,6 @@ Command add_call(CLI::App& program) {
       ->add_option("input", arguments->input,
                    "The method's input as JSON, @FILE to read it from a file, - from standard input. Default: {}")
       ->type_name(message_argument);
-  parser->add_option("--name-space", arguments->actor.name_space, "Name space of the actor's name")->type_name("S");
   parser
       ->add_option(
           "--timeout", arguments->timeout,

@@ -47,12 +47,7 @@ Command add_kill(CLI::App& program) {
   auto arguments = std::make_shared<KillArguments>();
   auto* parser = program.add_subcommand(
       "kill", "End an actor; it restarts while it has restarts left (--no-restart ends it for good)");
-  parser
-      ->add_option("name", arguments->actor.name,
-                   "The actor, or the ID of one without a name; gpuactors actors lists them")
-      ->required()
-      ->type_name("NAME");
-  parser->add_option("--name-space", arguments->actor.name_space, "The one that its name is in")->type_name("S");
+  arguments->actor.add_to(*parser);
   parser->add_flag("--no-restart", arguments->no_restart, "It stays ended, whatever restarts it has left");
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
   parser->footer(

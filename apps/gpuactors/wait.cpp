@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -38,14 +39,12 @@ Result<Future<ActorEnd>> end_of(Cluster& cluster, const ActorArgument& argument)
   const auto has_the_name = [&](const v1::ActorInfo& actor) {
     return actor.name() == argument.name && actor.name_space().empty();
   };
-  for (const auto& actor : state.actors())
-    if (has_the_name(actor))
-      return by_name();
+  if (std::any_of(state.actors().begin(), state.actors().end(), has_the_name)
+      || std::any_of(state.ended().begin(), state.ended().end(),
+                     [&](const v1::EndedActor& ended) { return has_the_name(ended.actor()); }))
+    return by_name();
   v1::ActorHandle handle;
   handle.set_id(std::strtoull(argument.name.c_str(), nullptr, 10));
-  for (const auto& ended : state.ended())
-    if (has_the_name(ended.actor()))
-      return by_name();
   return cluster.when_ended(handle);
 }
 
@@ -77,12 +76,7 @@ Result<void> run_wait(const WaitArguments& arguments) {
 Command add_wait(CLI::App& program) {
   auto arguments = std::make_shared<WaitArguments>();
   auto* parser = program.add_subcommand("wait", "Wait until an actor has ended for good, and print why");
-  parser
-      ->add_option("name", arguments->actor.name,
-                   "The actor, or the ID of one without a name; gpuactors actors lists them")
-      ->required()
-      ->type_name("NAME");
-  parser->add_option("--name-space", arguments->actor.name_space, "The one that its name is in")->type_name("S");
+  arguments->actor.add_to(*parser);
   parser->add_option("--timeout", arguments->timeout, "Fail if it has not ended by then. Default: no limit")
       ->type_name("SECONDS");
   parser->add_flag("--json", arguments->json, "Print one object, with the error that its callers get");

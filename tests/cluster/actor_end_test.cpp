@@ -1,6 +1,9 @@
 // Programs that wait for the end of an actor.
 #include "fixtures.hpp"
 
+#include <gpuactors/cluster/detail/actor_ends.hpp>
+#include <gpuactors/cluster/detail/core.hpp>
+
 #include <support/catch.hpp>
 
 #include <future>
@@ -64,10 +67,7 @@ Cluster embed_mortals() {
         .method("wait_for_itself", &Mortal::wait_for_itself);
     return made;
   }();
-  EmbedOptions options;
-  options.devices = "host:1x64MiB";
-  options.registry = registry;
-  return must(Cluster::embed(std::move(options)));
+  return embed(registry);
 }
 
 } // namespace
@@ -88,7 +88,7 @@ TEST_CASE("who waits for the end of an actor hears why it has ended, before and 
   CHECK(end_of(after) == killed);
 }
 
-TEST_CASE("waits that nobody keeps are none: the broker is asked once for each actor", "[cluster]") {
+TEST_CASE("waits that nobody keeps, or that are cancelled, disturb no others", "[cluster]") {
   auto cluster = embed_mortals();
   const auto actor = must(cluster.spawn("mortal", text(""), {.name = "m"}));
   auto kept = actor.when_ended();
@@ -102,6 +102,27 @@ TEST_CASE("waits that nobody keeps are none: the broker is asked once for each a
   CHECK(end_of(kept).message() == "it was killed");
   CHECK(end_of(by_reference).message() == "it was killed");
   CHECK(code_of(cluster.when_ended(v1::ActorHandle{}).get()) == Errc::invalid_argument);
+}
+
+TEST_CASE("the broker is asked once for each actor, however many wait, and however often", "[cluster]") {
+  // A broker that is never there: all that it is asked stays open.
+  ConnectOptions options;
+  options.broker = "127.0.0.1:1";
+  options.insecure = true;
+  options.timeout = Duration::zero();
+  const auto core = must(detail::ClusterCore::connect(options));
+  v1::ActorHandle actor;
+  actor.set_id(7);
+  auto kept = core->ends().await(*core, actor, nullptr);
+  for (int i = 0; i < 100; ++i)
+    static_cast<void>(core->ends().await(*core, actor, nullptr));
+  CHECK(core->ends().open() == 1);
+  actor.set_id(8);
+  auto other = core->ends().await(*core, actor, nullptr);
+  CHECK(core->ends().open() == 2);
+  core->shutdown();
+  CHECK(code_of(kept.get(20s)) == Errc::unavailable);
+  CHECK(code_of(other.get(20s)) == Errc::unavailable);
 }
 
 TEST_CASE("the end of an actor is its last one: restarts are none", "[cluster]") {

@@ -238,10 +238,14 @@ Cluster embed(const std::string& devices) {
   EmbedOptions options;
   options.devices = devices;
   options.registry = types();
-  auto cluster = Cluster::embed(std::move(options));
-  if (!cluster)
-    throw std::runtime_error(to_string(cluster.error()));
-  return std::move(*cluster);
+  return must(Cluster::embed(std::move(options)));
+}
+
+Cluster embed(std::shared_ptr<const TypeRegistry> registry) {
+  EmbedOptions options;
+  options.devices = "host:1x64MiB";
+  options.registry = std::move(registry);
+  return must(Cluster::embed(std::move(options)));
 }
 
 } // namespace gpuactors::test

@@ -20,4 +20,7 @@ std::shared_ptr<const TypeRegistry> types();
 /// An embedded cluster with `devices` on one node.
 Cluster embed(const std::string& devices = "host:1x64MiB");
 
+/// The same with one device, and other types than those.
+Cluster embed(std::shared_ptr<const TypeRegistry> registry);
+
 } // namespace gpuactors::test

@@ -60,10 +60,7 @@ Cluster embed_correspondents() {
         *made);
     return made;
   }();
-  EmbedOptions options;
-  options.devices = "host:1x64MiB";
-  options.registry = registry;
-  return must(Cluster::embed(std::move(options)));
+  return embed(registry);
 }
 
 } // namespace

@@ -56,10 +56,7 @@ Cluster embed_family() {
     define_task("spawn_child", spawn_child, *made);
     return made;
   }();
-  EmbedOptions options;
-  options.devices = "host:1x64MiB";
-  options.registry = registry;
-  return must(Cluster::embed(options));
+  return embed(registry);
 }
 
 /// Actors and groups, as "child of mother".

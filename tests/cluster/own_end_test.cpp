@@ -94,10 +94,7 @@ Cluster embed_finite() {
         *made);
     return made;
   }();
-  EmbedOptions options;
-  options.devices = "host:1x64MiB";
-  options.registry = registry;
-  return must(Cluster::embed(std::move(options)));
+  return embed(registry);
 }
 
 /// How the last actor that has ended did; empty while none has.

@@ -45,10 +45,7 @@ Cluster embed_waiter() {
     return made;
   }();
   waiting = 0;
-  EmbedOptions options;
-  options.devices = "host:1x64MiB";
-  options.registry = registry;
-  return must(Cluster::embed(options));
+  return embed(registry);
 }
 
 } // namespace

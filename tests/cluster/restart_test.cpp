@@ -36,10 +36,7 @@ Cluster embed_fragile() {
     define_actor<Fragile>("fragile", *made).method("life", &Fragile::life);
     return made;
   }();
-  EmbedOptions options;
-  options.devices = "host:1x64MiB";
-  options.registry = registry;
-  return must(Cluster::embed(std::move(options)));
+  return embed(registry);
 }
 
 const v1::Event* find_event(const v1::ClusterState& state, const std::string& kind) {

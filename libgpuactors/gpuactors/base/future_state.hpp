@@ -232,10 +232,12 @@ void call_back(F& function, Result<T> result) noexcept {
 template <class Made, class T, class F>
 class TransformState : public FutureState<Made> {
 public:
-  static std::shared_ptr<TransformState> make(std::shared_ptr<FutureState<T>> source, F function) {
-    auto state = std::make_shared<TransformState>(std::move(source), std::move(function));
+  /// @tparam Self this class, or one that adds to it.
+  template <class Self = TransformState>
+  static std::shared_ptr<Self> make(std::shared_ptr<FutureState<T>> source, F function) {
+    auto state = std::make_shared<Self>(std::move(source), std::move(function));
     // Weak: a future that nobody wants is not kept.
-    state->source_->on_ready([weak = std::weak_ptr<TransformState>{state}] {
+    state->source_->on_ready([weak = std::weak_ptr<Self>{state}] {
       const auto self = weak.lock();
       if (self == nullptr || !self->claim())
         return;
@@ -262,6 +264,11 @@ public:
 
   void give_up(Cancel how) override {
     source_->give_up(how);
+  }
+
+protected:
+  [[nodiscard]] const std::shared_ptr<FutureState<T>>& source() const noexcept {
+    return source_;
   }
 
 private:

@@ -224,7 +224,7 @@ public:
   [[nodiscard]] Future<Owned<T>> own(Future<T> made) const {
     if (!made.valid())
       return Future<Owned<T>>::ready_with(detail::taken_already());
-    return Future<Owned<T>>{detail::OwningState<T>::make(made.state(), core_)};
+    return Future<Owned<T>>{detail::OwningState<T>::template make<detail::OwningState<T>>(made.state(), {core_})};
   }
 
   // -- placement groups and nodes --------------------------------------------------------------

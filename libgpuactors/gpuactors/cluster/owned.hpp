@@ -93,25 +93,22 @@ using OwnedGroup = Owned<PlacementGroup>;
 
 namespace detail {
 
-/// The state of a future that owns what is being made. Without a thread of its own, as `TransformState`.
 template <class T>
-class OwningState : public FutureState<Owned<T>> {
-public:
-  static std::shared_ptr<OwningState> make(std::shared_ptr<FutureState<T>> source, OwnersCluster cluster) {
-    auto state = std::make_shared<OwningState>(std::move(source), std::move(cluster));
-    state->source_->on_ready([weak = std::weak_ptr<OwningState>{state}] {
-      const auto self = weak.lock();
-      if (self == nullptr || !self->claim())
-        return;
-      self->executor = self->source_->executor;
-      self->publish();
-    });
-    return state;
-  }
+struct TakeOver {
+  OwnersCluster cluster;
 
-  OwningState(std::shared_ptr<FutureState<T>> source, OwnersCluster cluster)
-    : source_(std::move(source)), cluster_(std::move(cluster)) {
-    this->near = source_->near;
+  Owned<T> operator()(T made) const {
+    return {cluster, std::move(made)};
+  }
+};
+
+/// The state of a future that owns what is being made.
+template <class T>
+class OwningState : public TransformState<Owned<T>, T, TakeOver<T>> {
+public:
+  OwningState(std::shared_ptr<FutureState<T>> source, TakeOver<T> take_over)
+    : TransformState<Owned<T>, T, TakeOver<T>>(std::move(source), take_over), cluster_(take_over.cluster) {
+    // nop
   }
 
   OwningState(const OwningState&) = delete;
@@ -122,8 +119,9 @@ public:
     if (taken_)
       return;
     try {
-      source_->give_up(Cancel::ask);
-      source_->on_ready([source = source_, cluster = cluster_] {
+      const auto& source = this->source();
+      source->give_up(Cancel::ask);
+      source->on_ready([source, cluster = cluster_] {
         if (const auto made = source->take())
           end_owned(cluster, *made);
       });
@@ -133,20 +131,10 @@ public:
 
   Result<Owned<T>> take() override {
     taken_ = true;
-    GPUACTORS_LET(made, source_->take());
-    return Owned<T>{cluster_, std::move(made)};
-  }
-
-  void cancel(Cancel how) override {
-    source_->cancel(how);
-  }
-
-  void give_up(Cancel how) override {
-    source_->give_up(how);
+    return TransformState<Owned<T>, T, TakeOver<T>>::take();
   }
 
 private:
-  const std::shared_ptr<FutureState<T>> source_;
   const OwnersCluster cluster_;
   bool taken_ = false;
 };

@@ -6,6 +6,7 @@
 #include <gpuactors/cluster/actor_ref.hpp>
 #include <gpuactors/cluster/detail/actor_cell.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,6 +26,12 @@ public:
   [[nodiscard]] Future<ActorEnd> await(ClusterCore& core, const v1::ActorHandle& actor,
                                        const std::shared_ptr<ActorCell>& cell);
   [[nodiscard]] Future<ActorEnd> await(ClusterCore& core, const ActorName& actor);
+
+  /// How many requests are not answered yet.
+  [[nodiscard]] std::size_t open() {
+    const std::lock_guard lock{mutex_};
+    return watches_.size();
+  }
 
 private:
   class Waiter;
