@@ -140,7 +140,7 @@ Row same_node_first(int repeat) {
 Row stream(const std::string& name, int repeat, const std::optional<CertificateFiles>& certificates) {
   BulkServerOptions options;
   options.local = false;
-  options.listen.host = "127.0.0.1";
+  options.listening.host = "127.0.0.1";
   options.certificates = certificates;
   Pair pair{options, certificates};
   const std::vector<char> source(tensor_bytes, 1);

@@ -1,12 +1,18 @@
 #include "actor_argument.hpp"
 
+#include <gpuactors/base/limits.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+
 namespace gpuactors::cli {
 
-void ActorArgument::add_to(CLI::App& parser) {
-  parser.add_option("name", name, "The actor, or the ID of one without a name; gpuactors actors lists them")
-      ->required()
-      ->type_name("NAME");
+CLI::Option* ActorArgument::add_to(CLI::App& parser) {
+  auto* option =
+      parser.add_option("name", name, "The actor, or the ID of one without a name; gpuactors actors lists them")
+          ->type_name("NAME");
   parser.add_option("--name-space", name_space, "The one that its name is in")->type_name("S");
+  return option;
 }
 
 bool is_number(const ActorArgument& argument) {
@@ -18,6 +24,24 @@ bool is_meant(const v1::ActorInfo& actor, const ActorArgument& argument) {
   if (actor.name().empty())
     return is_number(argument) && std::to_string(actor.id()) == argument.name;
   return actor.name() == argument.name && actor.name_space() == argument.name_space;
+}
+
+Result<v1::ActorHandle> find_by_number(Cluster& cluster, const ActorArgument& argument) {
+  v1::ActorHandle handle;
+  if (!is_number(argument))
+    return handle;
+  StateOptions options;
+  options.ended = limits::ended_actors;
+  GPUACTORS_LET(state, cluster.state(options));
+  const auto has_the_name = [&](const v1::ActorInfo& actor) {
+    return actor.name() == argument.name && actor.name_space().empty();
+  };
+  const bool is_name = std::any_of(state.actors().begin(), state.actors().end(), has_the_name)
+                       || std::any_of(state.ended().begin(), state.ended().end(),
+                                      [&](const v1::EndedActor& ended) { return has_the_name(ended.actor()); });
+  if (!is_name)
+    handle.set_id(std::strtoull(argument.name.c_str(), nullptr, 10));
+  return handle;
 }
 
 Result<v1::ActorHandle> find_nameless(Cluster& cluster, const ActorArgument& argument) {

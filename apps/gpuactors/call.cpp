@@ -80,7 +80,7 @@ Result<void> run_call(const CallArguments& arguments) {
 Command add_call(CLI::App& program) {
   auto arguments = std::make_shared<CallArguments>();
   auto* parser = program.add_subcommand("call", "Call a method of an actor and print its reply as JSON");
-  arguments->actor.add_to(*parser);
+  arguments->actor.add_to(*parser)->required();
   parser->add_option("method", arguments->method, "The method; gpuactors types lists them")
       ->required()
       ->type_name("METHOD");

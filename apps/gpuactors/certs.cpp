@@ -26,6 +26,7 @@ struct CertsArguments {
   /// What to revoke.
   std::string which;
   bool client = false;
+  bool force = false;
   bool json = false;
 };
 
@@ -84,6 +85,33 @@ Result<void> run_revoke(const CertsArguments& arguments) {
   std::cout << fmt::format("copy {} to the certificate folders of all machines: their processes read it within seconds "
                            "and need no restart\n",
                            (folder.path() / "revoked.pem").string());
+  return {};
+}
+
+// -- replace, retire ------------------------------------------------------------------------------
+
+Result<void> run_replace(const CertsArguments& arguments) {
+  GPUACTORS_LET(folder, open_folder(arguments));
+  GPUACTORS_LET(days, parse_days(arguments));
+  GPUACTORS_LET(made, folder.replace_authority(days));
+  std::cout << fmt::format("{0}: {1} until {2} signs from now on, and the one before it is trusted as well\n"
+                           "1. now copy ca.pem and revoked.pem to the certificate folders of all machines: their "
+                           "processes read them within seconds\n"
+                           "2. then issue new certificates to all (gpuactors certs issue), this machine included "
+                           "(--out {0})\n"
+                           "3. then gpuactors certs retire, and copy the two files once more\n",
+                           folder.path().string(), made.subject, to_string(made.valid_until));
+  return {};
+}
+
+Result<void> run_retire(const CertsArguments& arguments) {
+  GPUACTORS_LET(folder, open_folder(arguments));
+  GPUACTORS_LET(retired, folder.retire_authority(arguments.force));
+  for (const auto& info : retired)
+    std::cout << fmt::format("{} is no longer trusted here\n", info.subject);
+  std::cout << fmt::format("copy ca.pem and revoked.pem of {} to the certificate folders of all machines; connections "
+                           "that exist stay\n",
+                           folder.path().string());
   return {};
 }
 
@@ -226,6 +254,32 @@ CLI::App* add_issued(CLI::App& parser, CertsArguments& arguments) {
   return issued;
 }
 
+CLI::App* add_replace(CLI::App& parser, CertsArguments& arguments) {
+  auto* replace = parser.add_subcommand("replace", "Make a new authority, beside the one that it is to replace");
+  add_folder(*replace, arguments);
+  replace->add_option("--days", arguments.days, "Life of the new authority. Default: 3650")->type_name("N");
+  replace->footer(
+      "Run it where the authority was made, before that one ends, or when its key may have leaked. Nothing\n"
+      "has to be stopped: it says what to copy and issue, in which order.\n\n"
+      "Examples:\n"
+      "  gpuactors certs replace\n"
+      "  for machine in gpu1 gpu2; do scp ca.pem revoked.pem $machine:.local/state/gpuactors/certs/; done\n"
+      "  gpuactors certs issue gpu1 --host 10.0.0.1 --out gpu1      and so on, for all\n"
+      "  gpuactors certs retire");
+  return replace;
+}
+
+CLI::App* add_retire(CLI::App& parser, CertsArguments& arguments) {
+  auto* retire = parser.add_subcommand("retire", "Trust the authority no longer that was replaced");
+  add_folder(*retire, arguments);
+  retire->add_flag("--force", arguments.force,
+                   "Even if some have no certificate of the new authority yet, who then cannot connect");
+  retire->footer("Run it where the authority was made.\n\n"
+                 "Examples:\n"
+                 "  gpuactors certs retire");
+  return retire;
+}
+
 CLI::App* add_show(CLI::App& parser, CertsArguments& arguments) {
   auto* show = parser.add_subcommand("show", "Show the certificates of a folder, and whether they would do");
   add_folder(*show, arguments);
@@ -247,6 +301,8 @@ Command add_certs(CLI::App& program) {
   auto* issue = add_issue(*parser, *arguments);
   auto* issued = add_issued(*parser, *arguments);
   auto* revoke = add_revoke(*parser, *arguments);
+  auto* replace = add_replace(*parser, *arguments);
+  auto* retire = add_retire(*parser, *arguments);
   add_show(*parser, *arguments);
   parser->footer("Every port of a cluster asks who connects. ca.pem says whom to trust, node.pem and node.key who a "
                  "machine is.\nca.key makes new certificates and never leaves the machine where it was made.\n\n"
@@ -255,13 +311,17 @@ Command add_certs(CLI::App& program) {
                  "  gpuactors certs issue node-1 --host 10.0.0.1          there too, for each other machine\n"
                  "  gpuactors certs issue alice --client                  there too, for each user\n"
                  "  gpuactors certs revoke alice                          there too, when somebody must not come in\n"
+                 "  gpuactors certs replace                               there too, before the authority ends\n"
                  "  gpuactors certs show                                  anywhere: what there is, and until when");
-  return {parser, [arguments, init, issue, issued, revoke] {
-            if (init->parsed()) {
-              if (arguments->days.empty())
-                arguments->days = std::to_string(limits::authority_days);
+  return {parser, [arguments, init, issue, issued, revoke, replace, retire] {
+            if (arguments->days.empty() && (init->parsed() || replace->parsed()))
+              arguments->days = std::to_string(limits::authority_days);
+            if (init->parsed())
               return run_init(*arguments);
-            }
+            if (replace->parsed())
+              return run_replace(*arguments);
+            if (retire->parsed())
+              return run_retire(*arguments);
             if (issue->parsed())
               return run_issue(*arguments);
             if (issued->parsed())

@@ -1,6 +1,7 @@
 // gpuactors broker, node and up: run the processes of a cluster.
 #include "command.hpp"
 #include "input.hpp"
+#include "ready_file.hpp"
 
 #include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/units.hpp>
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <iostream>
 #include <memory>
 
@@ -37,6 +39,8 @@ struct DaemonArguments {
   std::vector<std::string> labels;
   std::optional<std::string> cpus;
   std::optional<std::string> host_memory;
+  std::optional<std::string> ports;
+  std::string ready_file;
   std::optional<std::string> memory_threshold;
   bool no_jit = false;
   bool no_watch = false;
@@ -114,15 +118,31 @@ void add_node_options(CLI::App& parser, DaemonArguments& arguments) {
                   "out")
       ->type_name("DIR");
   parser
-      .add_option("--host", node.host,
+      .add_option("--host", node.listening.host,
                   "The address that clients reach this node and its workers by. Default: the one from which this "
                   "machine reaches the broker")
       ->type_name("ADDRESS");
+  parser
+      .add_option("--bind", node.listening.bind,
+                  "The address that the node and its workers listen at, where --host is none of this machine, such as "
+                  "0.0.0.0 in a container. Default: that of --host")
+      ->type_name("ADDRESS");
+  parser
+      .add_option(
+          "--ports", arguments.ports,
+          "The ports that they listen at: one for the node, two for each worker. A container has to publish them "
+          "by the same numbers. Default: any that are free")
+      ->type_name("FIRST-LAST");
   parser
       .add_option(
           "--logs", node.logs,
           "Folder that keeps what workers print, of this node alone. Default: one in the user's own state folder")
       ->type_name("DIR");
+  parser
+      .add_option("--ready-file", arguments.ready_file,
+                  "File that is there while the broker has this node, and not while it cannot be reached: for probes. "
+                  "Default: none")
+      ->type_name("FILE");
   parser
       .add_option(
           "--program", node.programs,
@@ -179,6 +199,10 @@ Result<void> read_node(DaemonArguments& arguments) {
   node.watch_devices = !arguments.no_watch;
   node.mps = !arguments.no_mps;
   GPUACTORS_TRY(parse_device_specs(node.devices));
+  if (arguments.ports) {
+    GPUACTORS_LET(ports, parse_ports(*arguments.ports));
+    node.listening.ports = ports;
+  }
   GPUACTORS_LET(labels, parse_pairs("--label", arguments.labels));
   node.labels = std::move(labels);
   GPUACTORS_LET(resources, parse_pairs("--resource", arguments.resources));
@@ -202,6 +226,18 @@ Result<void> read_broker(DaemonArguments& arguments) {
   if (arguments.insecure && !arguments.broker.quotas.empty())
     std::cerr << "warning: --quota bounds nobody with --insecure: owners are the names in clients' certificates\n";
   return {};
+}
+
+/// Runs a node, and puts the file of --ready-file there while it is registered.
+Result<void> with_ready_file(DaemonArguments& arguments, const std::function<Result<void>()>& run) {
+  if (arguments.ready_file.empty())
+    return run();
+  GPUACTORS_LET(file, ReadyFile::make("--ready-file", arguments.ready_file));
+  arguments.node.registered = [file] { file->set(true); };
+  arguments.node.unregistered = [file] { file->set(false); };
+  auto ended = run();
+  file->set(false);
+  return ended;
 }
 
 /// Returns the options of a daemon. It writes lines for the operator to standard error, with the time, and the line
@@ -242,6 +278,11 @@ Command add_broker(CLI::App& program) {
                    "Stand by for the broker there: keep a copy of its state in --store, and take over when it does not "
                    "answer any more and more than half of its nodes have asked here. Nodes and clients need both "
                    "addresses: --broker A,B")
+      ->type_name("HOST:PORT");
+  parser
+      ->add_option("--advertise", arguments->broker.advertise,
+                   "The address that nodes and the other broker of a pair know this one by, where it is not that of "
+                   "--listen: behind NAT, or a container's bridge. Default: that of --listen")
       ->type_name("HOST:PORT");
   parser
       ->add_option(
@@ -289,10 +330,13 @@ Command add_node(CLI::App& program) {
                  "  gpuactors node --broker 127.0.0.1:7711\n"
                  "  gpuactors node --broker 10.0.0.1:7711 --name gpu-3 --label zone=a --program ./my_actors\n"
                  "  gpuactors node --broker 10.0.0.1:7711 --program ./vision --program ./speech\n"
-                 "  gpuactors node --broker 10.0.0.1:7711 --plugin ./my_types.so");
+                 "  gpuactors node --broker 10.0.0.1:7711 --plugin ./my_types.so\n"
+                 "  gpuactors node --broker 10.0.0.1:7711 --host 10.0.0.3 --bind 0.0.0.0 --ports 7720-7799");
   return {parser, [arguments]() -> Result<void> {
             GPUACTORS_TRY(read_node(*arguments));
-            return run_node(arguments->node, options_of(*arguments, "node joins the broker at"));
+            return with_ready_file(*arguments, [&] {
+              return run_node(arguments->node, options_of(*arguments, "node joins the broker at"));
+            });
           }};
 }
 
@@ -309,7 +353,9 @@ Command add_up(CLI::App& program) {
   return {parser, [arguments]() -> Result<void> {
             GPUACTORS_TRY(read_broker(*arguments));
             GPUACTORS_TRY(read_node(*arguments));
-            return run_up(arguments->broker, arguments->node, options_of(*arguments, "broker listens at"));
+            return with_ready_file(*arguments, [&] {
+              return run_up(arguments->broker, arguments->node, options_of(*arguments, "broker listens at"));
+            });
           }};
 }
 

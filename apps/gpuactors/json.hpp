@@ -17,4 +17,8 @@ void print_json(std::ostream& out, const Json& document);
 /// program's messages have them as strings, too.
 [[nodiscard]] Json json_of(std::uint64_t number);
 
+/// Returns the time that is this many seconds after the beginning of 1970, as `utc_for_programs` does; null for 0,
+/// which says that there is none.
+[[nodiscard]] Json json_of_time(std::int64_t unix_s);
+
 } // namespace gpuactors::cli

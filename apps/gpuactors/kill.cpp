@@ -47,7 +47,7 @@ Command add_kill(CLI::App& program) {
   auto arguments = std::make_shared<KillArguments>();
   auto* parser = program.add_subcommand(
       "kill", "End an actor; it restarts while it has restarts left (--no-restart ends it for good)");
-  arguments->actor.add_to(*parser);
+  arguments->actor.add_to(*parser)->required();
   parser->add_flag("--no-restart", arguments->no_restart, "It stays ended, whatever restarts it has left");
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
   parser->footer(

@@ -1,4 +1,5 @@
 // gpuactors logs: shows what an actor's processes print, or everything of a node; -f waits for more.
+#include "actor_argument.hpp"
 #include "cluster_options.hpp"
 #include "command.hpp"
 #include "input.hpp"
@@ -19,8 +20,7 @@ namespace {
 /// The arguments as they were typed.
 struct LogsArguments {
   ClusterOptions cluster;
-  std::string name;
-  std::string name_space;
+  ActorArgument actor;
   std::string node;
   std::optional<std::string> count;
   bool follow = false;
@@ -42,7 +42,7 @@ void print_object(const LogRecord& line) {
 }
 
 Result<void> run_logs(const LogsArguments& arguments) {
-  if (arguments.name.empty() && arguments.node.empty())
+  if (arguments.actor.name.empty() && arguments.node.empty())
     return fail(Errc::invalid_argument,
                 "an actor's name or --node is needed: gpuactors actors and gpuactors nodes list "
                 "what there is");
@@ -56,13 +56,17 @@ Result<void> run_logs(const LogsArguments& arguments) {
   const StopSignals signals;
   options.stop = signals.token();
   GPUACTORS_LET(cluster, arguments.cluster.open());
-  return cluster.logs({arguments.name, arguments.name_space}, options, [&](const LogRecord& line) {
+  const auto sink = [&](const LogRecord& line) {
     if (arguments.json)
       print_object(line);
     else
       print_line(line);
     return static_cast<bool>(std::cout);
-  });
+  };
+  GPUACTORS_LET(numbered, find_by_number(cluster, arguments.actor));
+  if (numbered.id() != 0)
+    return cluster.logs(numbered, options, sink);
+  return cluster.logs({arguments.actor.name, arguments.actor.name_space}, options, sink);
 }
 
 } // namespace
@@ -70,9 +74,8 @@ Result<void> run_logs(const LogsArguments& arguments) {
 Command add_logs(CLI::App& program) {
   auto arguments = std::make_shared<LogsArguments>();
   auto* parser = program.add_subcommand("logs", "Show what an actor prints, or all that a node's workers print");
-  parser->add_option("name", arguments->name, "The actor; gpuactors actors lists them. Not needed with --node")
-      ->type_name("NAME");
-  parser->add_option("--name-space", arguments->name_space, "The one that its name is in")->type_name("S");
+  arguments->actor.add_to(*parser)->description(
+      "The actor, or the ID of one without a name; gpuactors actors lists them. Not needed with --node");
   parser
       ->add_option("--node", arguments->node,
                    "Only what was written on this node; there are lines of actors that ended")

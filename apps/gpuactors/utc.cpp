@@ -35,4 +35,8 @@ std::chrono::system_clock::time_point from_unix_ns(std::int64_t nanoseconds) noe
       std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::nanoseconds{nanoseconds})};
 }
 
+std::chrono::system_clock::time_point from_unix_s(std::int64_t seconds) noexcept {
+  return std::chrono::system_clock::time_point{std::chrono::seconds{seconds}};
+}
+
 } // namespace gpuactors::cli

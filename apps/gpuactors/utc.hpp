@@ -13,7 +13,8 @@ namespace gpuactors::cli {
 /// Formats a time for programs: "2026-11-21T14:20:07.512345Z".
 [[nodiscard]] std::string utc_for_programs(std::chrono::system_clock::time_point time);
 
-/// Returns the time that is this many nanoseconds after the beginning of 1970.
+/// Return the time that is this many nanoseconds, or seconds, after the beginning of 1970.
 [[nodiscard]] std::chrono::system_clock::time_point from_unix_ns(std::int64_t nanoseconds) noexcept;
+[[nodiscard]] std::chrono::system_clock::time_point from_unix_s(std::int64_t seconds) noexcept;
 
 } // namespace gpuactors::cli

@@ -5,13 +5,10 @@
 #include "input.hpp"
 #include "json.hpp"
 
-#include <gpuactors/base/limits.hpp>
 #include <gpuactors/gpuactors.hpp>
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -28,26 +25,6 @@ struct WaitArguments {
   bool json = false;
 };
 
-/// By its name, unless a number is meant that is nobody's name.
-Result<Future<ActorEnd>> end_of(Cluster& cluster, const ActorArgument& argument) {
-  const auto by_name = [&] { return cluster.when_ended({argument.name, argument.name_space}); };
-  if (!is_number(argument))
-    return by_name();
-  StateOptions options;
-  options.ended = limits::ended_actors;
-  GPUACTORS_LET(state, cluster.state(options));
-  const auto has_the_name = [&](const v1::ActorInfo& actor) {
-    return actor.name() == argument.name && actor.name_space().empty();
-  };
-  if (std::any_of(state.actors().begin(), state.actors().end(), has_the_name)
-      || std::any_of(state.ended().begin(), state.ended().end(),
-                     [&](const v1::EndedActor& ended) { return has_the_name(ended.actor()); }))
-    return by_name();
-  v1::ActorHandle handle;
-  handle.set_id(std::strtoull(argument.name.c_str(), nullptr, 10));
-  return cluster.when_ended(handle);
-}
-
 Result<void> run_wait(const WaitArguments& arguments) {
   auto limit = Duration::max();
   if (arguments.timeout) {
@@ -55,7 +32,9 @@ Result<void> run_wait(const WaitArguments& arguments) {
     limit = given;
   }
   GPUACTORS_LET(cluster, arguments.cluster.open());
-  GPUACTORS_LET(end, end_of(cluster, arguments.actor));
+  GPUACTORS_LET(numbered, find_by_number(cluster, arguments.actor));
+  auto end = numbered.id() != 0 ? cluster.when_ended(numbered)
+                                : cluster.when_ended({arguments.actor.name, arguments.actor.name_space});
   if (!end.wait(limit))
     return fail(Errc::deadline_exceeded,
                 fmt::format("{} has not ended within {} s", arguments.actor.name, *arguments.timeout));
@@ -76,7 +55,7 @@ Result<void> run_wait(const WaitArguments& arguments) {
 Command add_wait(CLI::App& program) {
   auto arguments = std::make_shared<WaitArguments>();
   auto* parser = program.add_subcommand("wait", "Wait until an actor has ended for good, and print why");
-  arguments->actor.add_to(*parser);
+  arguments->actor.add_to(*parser)->required();
   parser->add_option("--timeout", arguments->timeout, "Fail if it has not ended by then. Default: no limit")
       ->type_name("SECONDS");
   parser->add_flag("--json", arguments->json, "Print one object, with the error that its callers get");

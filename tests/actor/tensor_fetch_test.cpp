@@ -19,7 +19,7 @@ constexpr std::size_t large = 1U << 18; // floats: large enough to be mapped
 
 TensorLinks links(bool shares_memory) {
   TensorLinks result;
-  result.host = "127.0.0.1";
+  result.listening.host = "127.0.0.1";
   result.shares_memory = shares_memory;
   return result;
 }

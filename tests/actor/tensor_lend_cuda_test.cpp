@@ -25,7 +25,7 @@ int imports() {
 
 TensorLinks links() {
   TensorLinks result;
-  result.host = "127.0.0.1";
+  result.listening.host = "127.0.0.1";
   return result;
 }
 

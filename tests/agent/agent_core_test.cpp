@@ -165,6 +165,43 @@ TEST_CASE("the answer to a registration over a lost connection counts for nothin
   CHECK(scene.world.drains.empty()); // there is nobody to ask
 }
 
+TEST_CASE("a node counts as registered until the broker that has accepted it is lost or replaced") {
+  Scene scene;
+  CHECK(scene.world.times_registered == 1);
+  CHECK(scene.world.times_unregistered == 0);
+  scene.core->broker_changed(nullptr);
+  CHECK(scene.world.times_unregistered == 1);
+  scene.core->broker_changed(nullptr);
+  CHECK(scene.world.times_unregistered == 1);
+  scene.core->broker_changed(std::make_shared<Somebody>(0));
+  CHECK(scene.world.times_registered == 1);
+  scene.world.answer(Result<void>{});
+  CHECK(scene.world.times_registered == 2);
+  // Another one before the loss of this one was noticed.
+  scene.core->broker_changed(std::make_shared<Somebody>(1));
+  CHECK(scene.world.times_unregistered == 2);
+  scene.world.answer(Result<void>{fail(Errc::already_exists, "node \"node\" is registered")});
+  CHECK(scene.world.times_registered == 2);
+  CHECK(scene.world.times_unregistered == 2);
+}
+
+TEST_CASE("the broker hears when the node's certificate ends, at once and with each registration") {
+  Scene scene;
+  v1::HolderUsage message;
+  message.set_certificate_until_unix_s(1'800'000'000);
+  scene.core->used(message);
+  REQUIRE(scene.world.certificates.size() == 1);
+  CHECK(scene.world.certificates[0].node() == "node");
+  CHECK(scene.world.certificates[0].agent() == scene.world.registration.agent());
+  CHECK(scene.world.certificates[0].certificate_until_unix_s() == 1'800'000'000);
+  scene.core->broker_changed(nullptr);
+  message.set_certificate_until_unix_s(1'900'000'000);
+  scene.core->used(message);
+  CHECK(scene.world.certificates.size() == 1);
+  scene.core->broker_changed(std::make_shared<Somebody>(0));
+  CHECK(scene.world.registration.certificate_until_unix_s() == 1'900'000'000);
+}
+
 TEST_CASE("a refused agent asks again, and says so once") {
   Scene scene;
   scene.core->broker_changed(std::make_shared<Somebody>(0));

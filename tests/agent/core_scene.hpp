@@ -65,8 +65,9 @@ public:
     saved.push_back(std::move(message));
   }
 
-  void post(const ContactPtr&, v1::HolderUsage) override {
-    // nop
+  void post(const ContactPtr&, v1::HolderUsage message) override {
+    if (message.certificate_until_unix_s() != 0)
+      certificates.push_back(std::move(message));
   }
 
   void post(const ContactPtr&, v1::DeviceFault message) override {
@@ -163,6 +164,10 @@ public:
     ++times_registered;
   }
 
+  void unregistered() override {
+    ++times_unregistered;
+  }
+
   void emptied() override {
     ++times_emptied;
   }
@@ -197,7 +202,9 @@ public:
   std::vector<std::string> last_words;
   std::vector<MemoryQuery> looks;
   std::string notices;
+  std::vector<v1::HolderUsage> certificates;
   int times_registered = 0;
+  int times_unregistered = 0;
   int times_emptied = 0;
   int times_parted = 0;
   int times_sent_away = 0;

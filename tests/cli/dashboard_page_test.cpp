@@ -156,18 +156,19 @@ TEST_CASE("what is not well is marked with words and not by colour alone") {
   CHECK(look.title == "(3) problems - gpuactors");
 }
 
-TEST_CASE("actors with a name and a place have a link to what they printed, by their number") {
+TEST_CASE("actors with a place have a link to what they printed, by their number") {
   v1::ClusterState state;
   add_actor(state, 5, "c0").set_name_space("lab");
   add_actor(state, 6, "");
   add_actor(state, 7, "waiting").mutable_lease()->clear_node();
   const auto look = look_of(state);
   CHECK(contains(look.sections.str(), "href=\"/logs/5\""));
-  CHECK(count_of(look.sections.str(), "href=") == 1);
-  REQUIRE(look.actors.count(5) == 1);
-  CHECK(look.actors.at(5).name == "c0");
-  CHECK(look.actors.at(5).name_space == "lab");
-  CHECK(look.actors.count(6) == 0);
+  CHECK(contains(look.sections.str(), "href=\"/logs/6\""));
+  CHECK(count_of(look.sections.str(), "href=") == 2);
+  REQUIRE(look.actors.size() == 3);
+  CHECK(look.actors.at(5).name == "lab/c0");
+  CHECK(look.actors.at(5).handle.id() == 5);
+  CHECK(look.actors.at(6).name == "counter 6");
 }
 
 TEST_CASE("when the broker does not answer, the page says since when and why, above what it said last") {

@@ -150,6 +150,26 @@ TEST_CASE("nodes, devices, quotas and clients that are not well are problems, wi
   CHECK(found[4].text == "1 client has lost the connection to the broker, and has time to return.");
 }
 
+TEST_CASE("a certificate is a problem from three days before its end on") {
+  const auto unix_s = [](std::chrono::system_clock::time_point time) {
+    return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
+  };
+  v1::ClusterState state;
+  state.set_certificate_until_unix_s(unix_s(now + 73h));
+  auto& node = add_node(state, "n0");
+  CHECK(problems(state).empty());
+  state.set_certificate_until_unix_s(unix_s(now + 72h));
+  node.set_certificate_until_unix_s(unix_s(now - 30min));
+  const auto found = problems(state);
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].text
+        == "The certificate of the broker ends at 1970-01-04 01:00:00.000 UTC: issue another one (gpuactors certs "
+           "issue).");
+  CHECK(found[1].text
+        == "The certificate of node n0 has ended at 1970-01-01 00:30:00.000 UTC: issue another one (gpuactors certs "
+           "issue).");
+}
+
 TEST_CASE("a broker that does not stand by any more is a problem") {
   v1::ClusterState state;
   state.mutable_standby()->set_address("10.0.0.2:7711");

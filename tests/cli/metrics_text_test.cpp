@@ -38,6 +38,7 @@ v1::ClusterState busy_state() {
   node->mutable_node()->set_address("10.0.0.1");
   node->set_state("draining");
   node->set_release("1.2.2");
+  node->set_certificate_until_unix_s(1'800'000'000);
   (*node->mutable_node()->mutable_resource_units())["host_memory"] = 4096;
   node->set_free_host_memory_bytes(1024);
   auto* device = state.add_devices();
@@ -90,6 +91,8 @@ TEST_CASE("a state's numbers are samples with their labels") {
   CHECK(has_line(text, "gpuactors_node_info{node=\"n0\",address=\"10.0.0.1\",release=\"1.2.2\"} 1"));
   CHECK(has_line(text, "gpuactors_node_state{node=\"n0\",state=\"draining\"} 1"));
   CHECK(has_line(text, "gpuactors_node_state{node=\"n0\",state=\"ok\"} 0"));
+  CHECK(has_line(text, "gpuactors_certificate_end_timestamp_seconds{process=\"node\",node=\"n0\"} 1800000000"));
+  CHECK(text.find("gpuactors_certificate_end_timestamp_seconds{process=\"broker\"") == std::string::npos);
   CHECK(has_line(text, "gpuactors_node_host_memory_bytes{node=\"n0\"} 4096"));
   CHECK(has_line(text, "gpuactors_node_free_host_memory_bytes{node=\"n0\"} 1024"));
   CHECK(has_line(text, "gpuactors_device_free_share{node=\"n0\",device=\"3\"} 0.25"));

@@ -173,6 +173,10 @@ public:
     node_.registered = true;
   }
 
+  void unregistered() override {
+    // `registered` says that it was once.
+  }
+
   void emptied() override {
     if (!node_.held.empty())
       cluster_.violations_.push_back(fmt::format("node {} counts as empty, and is not", node_.offer.name()));

@@ -354,7 +354,7 @@ for subcommand in ("init", "issue", "issued", "revoke", "show"):
     gives(f"help on certs {subcommand} shows an example", certs(subcommand, "--help"),
           contains("Example", f"gpuactors certs {subcommand}"))
 refuses("certs alone is bad usage", certs(),
-        r"gpuactors certs: a subcommand is needed: init, issue, issued, revoke, show; see gpuactors certs --help$")
+        r"gpuactors certs: a subcommand is needed: init, issue, issued, revoke, replace, retire, show; see gpuactors certs --help$")
 refuses("an unknown subcommand of certs is answered with the nearest", certs("isue"),
         r'gpuactors certs: there is no subcommand "isue"; did you mean "issue" or "issued"\?$')
 refuses("an unknown option of certs issue is answered with the nearest", certs("issue", "a", "--hots", "b"),

@@ -34,6 +34,7 @@ def status_of_an_empty_cluster(cluster):
     clients = status.pop("clients")
     same(len(status.pop("client_list")), clients)
     assert int(status.pop("host_memory_bytes")) == int(status.pop("free_host_memory_bytes")) > 1 << 20
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", status.pop("certificate_until")), status
     assert status.pop("started").endswith("Z") and re.fullmatch(r"\d+\.\d+\.\d+", status.pop("release")), status
     same(status, {"nodes": 1, "nodes_draining": 0, "nodes_away": 0, "devices": 2, "devices_in_use": 0, "devices_failed": 0,
                   "free_share": 2.0, "memory_bytes": str(2 << 30), "free_memory_bytes": str(2 << 30), "actors": 0,

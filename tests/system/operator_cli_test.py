@@ -138,17 +138,22 @@ def ended(cluster):
 
 @case
 def nameless(cluster):
-    """call, kill and wait take the number of an actor that has no name"""
+    """call, kill, wait and logs take the number of an actor that has no name"""
     made = subprocess.run([MAKE_ACTOR, "--broker", cluster.broker], env=cluster.env, capture_output=True, text=True,
                           timeout=DEADLINE, check=True)
     number = made.stdout.strip()
     same(cluster.json("call", number, "add", '{"n":5}'), {"value": "5"})
+    cluster.run("call", number, "say", '{"text":"hello"}')
+    until(lambda: "hello" in cluster.run("logs", number), "its log has what it said")
     waiting = cluster.start("wait", number)
     same(cluster.run("kill", number, "--no-restart"), f"{number} has ended\n")
     out, error = waiting.communicate(timeout=DEADLINE)
     same((waiting.returncode, error), (0, ""))
     fits(rf"^{number} has ended: it was killed by \S+\n$", out)
     fits(f'there is no actor named "{number}"', cluster.run("kill", number, code=2))
+    # What it wrote stays with its node.
+    fits("hello$", cluster.run("logs", number, "--node", "n0").strip())
+    fits(f"actor {number} is on no node now", cluster.run("logs", number, code=1))
 
 
 @case

@@ -5,6 +5,7 @@
 
 #include <gpuactors/wire/certificates.hpp>
 
+#include <support/catch.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <sys/stat.h>
@@ -29,6 +30,14 @@ struct CertificateFixture {
     return CertificateFolder{folder / name, [this] { return now; }};
   }
 };
+
+/// The text of the error with which something was refused.
+template <class T>
+std::string refusal_of(const Result<T>& result, Errc code) {
+  REQUIRE_FALSE(result.has_value());
+  CHECK(to_string(result.error().code()) == to_string(code));
+  return result.error().message();
+}
 
 inline std::string text_of(const std::filesystem::path& file) {
   std::ostringstream text;

@@ -13,13 +13,6 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-template <class T>
-std::string refusal_of(const Result<T>& result, Errc code) {
-  REQUIRE_FALSE(result.has_value());
-  CHECK(to_string(result.error().code()) == to_string(code));
-  return result.error().message();
-}
-
 struct RightsFixture : CertificateFixture {
   RightsFixture() {
     must(certs().init(1'000));

@@ -41,7 +41,7 @@ std::unique_ptr<BulkServer> TransportFixture::server(Way way, BulkTimes times) {
   BulkServerOptions options;
   options.local = way == Way::local;
   if (way != Way::local)
-    options.listen.host = "127.0.0.1";
+    options.listening.host = "127.0.0.1";
   if (way == Way::tls)
     options.certificates = certificates();
   options.times = times;

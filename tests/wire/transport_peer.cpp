@@ -48,7 +48,7 @@ void serve_whole(const std::vector<std::string>& words, std::size_t bytes) {
   BulkServerOptions options;
   options.local = words[0] == "local";
   if (!options.local)
-    options.listen.host = "127.0.0.1";
+    options.listening.host = "127.0.0.1";
   if (words.size() == 6)
     options.certificates = CertificateFiles{words[3], words[4], words[5], {}};
   const auto pool = RegionPool::create();

@@ -190,15 +190,15 @@ TEST_CASE_METHOD(TransportFixture, "strangers who say nothing make room for thos
 TEST_CASE_METHOD(TransportFixture, "a server needs certificates that can be used and an address that others can reach",
                  "[transport]") {
   BulkServerOptions options;
-  options.listen.host = "0.0.0.0";
+  options.listening.host = "0.0.0.0";
   const auto vague = BulkServer::start(options);
   REQUIRE_FALSE(vague.has_value());
   CHECK_THAT(vague.error().message(), Contains("all addresses"));
-  options.advertised_host = "127.0.0.1";
+  options.listening = {.host = "127.0.0.1", .bind = "0.0.0.0"};
   CHECK(BulkServer::start(options).has_value());
-  options.advertised_host = "not a host";
+  options.listening.host = "not a host";
   CHECK(BulkServer::start(options).error().code() == Errc::invalid_argument);
-  options.advertised_host = "127.0.0.1";
+  options.listening.host = "127.0.0.1";
   options.certificates = CertificateFiles{"/none/ca.pem", "/none/node.pem", "/none/node.key", {}};
   CHECK_THAT(BulkServer::start(options).error().message(), Contains("/none/ca.pem cannot be used"));
 }

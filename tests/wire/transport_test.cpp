@@ -52,7 +52,7 @@ TEST_CASE_METHOD(TransportFixture, "on one machine a region is mapped, not copie
 TEST_CASE_METHOD(TransportFixture, "a server with a TCP port serves its own machine through the Unix socket",
                  "[transport]") {
   BulkServerOptions options;
-  options.listen.host = "127.0.0.1";
+  options.listening.host = "127.0.0.1";
   options.certificates = certificates();
   const auto serves = std::move(*BulkServer::start(options));
   CHECK(serves->address().endpoint.port != 0);

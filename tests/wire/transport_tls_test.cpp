@@ -188,6 +188,57 @@ TEST_CASE_METHOD(CertificateFixture, "who is revoked is refused by all that have
   CHECK_FALSE(seen(*server, *bob).empty());
 }
 
+TEST_CASE_METHOD(CertificateFixture, "processes with certificates of two authorities agree while both are trusted",
+                 "[transport]") {
+  now = std::chrono::system_clock::now();
+  REQUIRE(certs().init(10).has_value());
+  for (const auto* name : {"alice", "bob", "carol"})
+    REQUIRE(certs().issue({name, {}, {}}, folder / name).has_value());
+  const auto server = TlsContext::load(*certs().check());
+  const auto alice = TlsContext::load(*certs("alice").check());
+  const auto bob = TlsContext::load(*certs("bob").check());
+  const auto carol = TlsContext::load(*certs("carol").check());
+  REQUIRE(server.has_value());
+  REQUIRE(alice.has_value());
+  REQUIRE(bob.has_value());
+  REQUIRE(carol.has_value());
+  const auto copy_to = [this](const std::string& name) {
+    for (const auto* file : {"ca.pem", "revoked.pem"})
+      std::filesystem::copy_file(folder / "certs" / file, folder / name / file,
+                                 std::filesystem::copy_options::overwrite_existing);
+  };
+
+  // The new authority has a list, which is empty, and the old one has none.
+  REQUIRE(certs().replace_authority(20).has_value());
+  CHECK_FALSE(seen(*server, *alice).empty());
+  REQUIRE(certs().issue({"alice", {}, {}}, folder / "alice").has_value());
+  CHECK_FALSE(seen(*server, *alice).empty());
+  CHECK(seen(*bob, *alice).empty()); // who has not been told of the new one
+  copy_to("bob");
+  CHECK_FALSE(seen(*bob, *alice).empty());
+  CHECK_FALSE(seen(*alice, *bob).empty());
+
+  // Both have lists.
+  REQUIRE(certs().issue({"dave", {}, {}}, folder / "dave").has_value());
+  const auto dave = TlsContext::load(*certs("dave").check());
+  REQUIRE(dave.has_value());
+  CHECK_FALSE(seen(*server, *dave).empty());
+  REQUIRE(certs().revoke("carol").has_value());
+  REQUIRE(certs().revoke("dave").has_value());
+  CHECK(seen(*server, *carol).empty());
+  CHECK(seen(*server, *dave).empty());
+  CHECK_FALSE(seen(*server, *alice).empty());
+  CHECK_FALSE(seen(*server, *bob).empty());
+
+  // A list with nothing of the old one does not bring its revoked ones back.
+  std::filesystem::copy_file(folder / "bob/revoked.pem", folder / "certs/revoked.pem",
+                             std::filesystem::copy_options::overwrite_existing);
+  CHECK(seen(*server, *carol).empty());
+
+  REQUIRE(certs().retire_authority(true).has_value());
+  CHECK(seen(*server, *bob).empty());
+}
+
 TEST_CASE_METHOD(CertificateFixture, "a key of another certificate is refused when it is loaded", "[transport]") {
   now = std::chrono::system_clock::now();
   REQUIRE(certs().init(10).has_value());

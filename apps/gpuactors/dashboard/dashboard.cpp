@@ -125,10 +125,9 @@ private:
         return logs_.ask(actor->second, [reply = std::move(reply)](PageAnswer answer) {
           reply(guarded(answer.status, answer.type, std::move(answer.body)));
         });
-    reply(
-        guarded(404, text_type,
-                "there is no actor of this number with a name: gpuactors logs NAME --node NODE shows what one that has "
-                "ended printed\n"));
+    reply(guarded(404, text_type,
+                  "there is no actor of this number: gpuactors logs NAME --node NODE shows what one that has ended "
+                  "printed\n"));
   }
 
   Scraper<Look>& scraper_;

@@ -62,11 +62,11 @@ PageAnswer LogPages::read(const ShownActor& actor, const std::stop_token& stop) 
   options.stop = stop;
   std::string text;
   std::size_t lines = 0;
-  const auto done = cluster_.logs({actor.name, actor.name_space}, options, [&](const LogRecord& line) {
+  const auto done = cluster_.logs(actor.handle, options, [&](const LogRecord& line) {
     text += plain_line(log_line_in_words(line)) + "\n";
     return ++lines < most_lines;
   });
-  const auto shown = actor.name_space.empty() ? actor.name : actor.name_space + "/" + actor.name;
+  const auto& shown = actor.name;
   if (!done)
     return {503, PageAnswer{}.type, plain_line(done.error().message()) + "\n", {}};
   text += plain_line(stop.stop_requested() ? fmt::format("(node of {} did not send more in time)", shown)

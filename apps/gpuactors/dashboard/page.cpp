@@ -68,6 +68,14 @@ void write_page(Html& html, const Scrape<Look>& scrape, const std::string& broke
             "has selected text in it waits.");
 }
 
+ShownActor shown_actor(const v1::ActorInfo& actor) {
+  ShownActor shown{{}, name_or_number(actor)};
+  shown.handle.set_id(actor.id());
+  shown.handle.set_name(actor.name());
+  shown.handle.set_origin(actor.origin());
+  return shown;
+}
+
 } // namespace
 
 Look look_at(const Scene& scene) {
@@ -81,8 +89,7 @@ Look look_at(const Scene& scene) {
                    ? "gpuactors"
                    : fmt::format("({}) problem{} - gpuactors", problems.size(), problems.size() == 1 ? "" : "s");
   for (const auto& actor : scene.state.actors())
-    if (!actor.name().empty())
-      look.actors[actor.id()] = {actor.name_space(), actor.name()};
+    look.actors[actor.id()] = shown_actor(actor);
   return look;
 }
 

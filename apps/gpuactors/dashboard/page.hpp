@@ -14,7 +14,8 @@ namespace gpuactors::cli::dashboard {
 
 /// An actor whose log can be asked for.
 struct ShownActor {
-  std::string name_space;
+  v1::ActorHandle handle;
+  /// Its name, or its number if it has none.
   std::string name;
 };
 
@@ -23,7 +24,7 @@ struct Look {
   Html sections;
   /// The title of the page: how many problems there are.
   std::string title;
-  /// The actors with a name, by number: who asks for a log gives the number.
+  /// The actors by number: who asks for a log gives the number.
   std::map<std::uint64_t, ShownActor> actors;
 };
 

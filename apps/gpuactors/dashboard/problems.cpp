@@ -40,6 +40,23 @@ void add_nodes(std::vector<Problem>& problems, const v1::ClusterState& state) {
            "devices"});
 }
 
+/// Where nobody has replaced a certificate yet. Those with a short life are renewed later than others.
+constexpr std::chrono::hours certificate_soon{3 * 24};
+
+void add_certificate(std::vector<Problem>& problems, std::string_view whose, std::int64_t until_unix_s, WallTime now) {
+  const auto until = from_unix_s(until_unix_s);
+  if (until_unix_s != 0 && until - certificate_soon <= now)
+    problems.push_back({fmt::format("The certificate of {} {} {} UTC: issue another one (gpuactors certs issue).",
+                                    whose, until > now ? "ends at" : "has ended at", utc_for_people(until)),
+                        "nodes"});
+}
+
+void add_certificates(std::vector<Problem>& problems, const v1::ClusterState& state, WallTime now) {
+  add_certificate(problems, "the broker", state.certificate_until_unix_s(), now);
+  for (const auto& node : state.nodes())
+    add_certificate(problems, "node " + node.node().name(), node.certificate_until_unix_s(), now);
+}
+
 void add_standby(std::vector<Problem>& problems, const v1::ClusterState& state) {
   // One that stood by before this broker was started has to find it first.
   constexpr std::chrono::seconds patience{30};
@@ -101,6 +118,7 @@ void add_events(std::vector<Problem>& problems, const std::deque<v1::Event>& eve
 std::vector<Problem> problems_of(const v1::ClusterState& state, const std::deque<v1::Event>& events, WallTime now) {
   std::vector<Problem> problems;
   add_nodes(problems, state);
+  add_certificates(problems, state, now);
   add_standby(problems, state);
   add_quotas(problems, state);
   add_actors(problems, state, now - recent);

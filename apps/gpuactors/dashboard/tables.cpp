@@ -57,7 +57,7 @@ std::string published_in_words(const v1::ActorInfo& actor) {
 void write_actor(HtmlTable& table, const v1::ActorInfo& actor) {
   const auto pid = pid_of(actor);
   Cell name{name_or_number(actor)};
-  if (!actor.name().empty() && !actor.lease().node().empty()) {
+  if (!actor.lease().node().empty()) {
     name.href = fmt::format("/logs/{}", actor.id());
     name.hint = "What it has printed last";
   }

@@ -48,7 +48,7 @@ Result<void> TensorStore::connect() {
   fetching.pool = table_->pool();
   GPUACTORS_LET(client, BulkClient::create(std::move(fetching)));
   BulkServerOptions serving;
-  serving.listen.host = links_->host;
+  serving.listening = links_->listening;
   serving.certificates = links_->certificates;
   serving.local = links_->shares_memory;
   serving.source = table_;

@@ -4,6 +4,7 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/listening.hpp>
 #include <gpuactors/base/region.hpp>
 #include <gpuactors/device/context.hpp>
 #include <gpuactors/v1/tensor.pb.h>
@@ -156,8 +157,8 @@ private:
 
 /// How a process shares its tensors with other processes.
 struct TensorLinks {
-  /// The address under which other machines reach this one; empty if they cannot.
-  std::string host{};
+  /// Where other machines reach this one; without a host they cannot.
+  Listening listening{};
   /// The certificates for TLS; without them, the links use plaintext, which only an operator may choose.
   std::optional<CertificateFiles> certificates{};
   /// Whether processes of this machine share memory; otherwise they use TCP as well.

@@ -198,6 +198,10 @@ public:
     self_.options_.registered();
   }
 
+  void unregistered() override {
+    self_.options_.unregistered();
+  }
+
   void emptied() override {
     self_.options_.emptied();
   }

@@ -46,8 +46,9 @@ struct ProcessAgentOptions {
   std::function<void(MemoryQuery, std::function<void(MemoryLook)>)> look_at_memory{};
   /// Gets messages for the operator: registered, refused, connection lost.
   std::function<void(std::string)> notice = [](const std::string&) {};
-  /// Called whenever the broker has accepted the node.
+  /// Called whenever the broker has accepted the node, and when that one is out of reach.
   std::function<void()> registered = [] {};
+  std::function<void()> unregistered = [] {};
   /// Called after a `DrainNode` once nothing runs here any more.
   std::function<void()> emptied = [] {};
   /// Called after a `Goodbye` once the broker knows that the node is stopped, or cannot be told.

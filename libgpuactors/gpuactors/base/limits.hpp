@@ -350,6 +350,12 @@ inline constexpr std::int64_t certificate_days = 365;
 inline constexpr std::int64_t authority_days = 3'650;
 inline constexpr std::int64_t authority_days_most = 36'500;
 
+/// How often a broker or node looks at its certificate while nobody connects.
+inline constexpr std::chrono::seconds certificate_look{10};
+
+/// How many authorities a process may trust at once: the one in use, those that are being replaced.
+inline constexpr std::size_t authorities_most = 8;
+
 /// How long before its expiry a node's certificate is renewed, but at most a third of its lifetime.
 inline constexpr std::chrono::hours certificate_renewal{30 * 24};
 

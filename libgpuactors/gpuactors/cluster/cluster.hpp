@@ -336,6 +336,10 @@ public:
   ///          is the program's.
   Result<void> logs(const ActorName& actor, const LogsOptions& options, const LogSink& line);
 
+  /// The same for an actor of this cluster that may have no name. One that has ended is known by its handle as well, on
+  /// the node that `LogsOptions::node` names.
+  Result<void> logs(const v1::ActorHandle& actor, const LogsOptions& options, const LogSink& line);
+
   /// Returns the types of this program; none after a move from this object.
   [[nodiscard]] const TypeRegistry& types() const;
 

@@ -133,11 +133,11 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
   GPUACTORS_LET(links, links_of(options, false));
   GPUACTORS_LET(core, detail::DaemonCore::make(links));
   auto offered = node;
-  if (offered.host.empty()) {
+  if (offered.listening.host.empty()) {
     GPUACTORS_LET(own, own_address(broker, termination, options));
     if (own.empty())
       return {};
-    offered.host = std::move(own);
+    offered.listening.host = std::move(own);
   }
   detail::NodePart part;
   GPUACTORS_TRY(part.start(*core, offered, broker, options));

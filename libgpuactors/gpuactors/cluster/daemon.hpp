@@ -4,6 +4,7 @@
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/listening.hpp>
 #include <gpuactors/base/result.hpp>
 #include <gpuactors/base/service_manager.hpp>
 
@@ -46,6 +47,9 @@ struct BrokerDaemon {
   /// addresses. Empty: this one serves, unless its store knows another broker of the cluster which serves now, or for
   /// which this one stood by when it ended; then it stands by for that one.
   std::string standby_of{};
+  /// "HOST:PORT" by which nodes and the other broker of a pair know this one, where that is not what it listens at:
+  /// behind a container's bridge or NAT. Empty: `listen`.
+  std::string advertise{};
   /// Forget the broker that stood by for this one, which is not to come back.
   bool forget_standby = false;
   /// How many nodes have to have asked before it takes over; 0: more than half of them. With fewer, a broker that is
@@ -81,9 +85,9 @@ struct NodeDaemon {
   double memory_threshold = limits::memory_threshold;
   /// The root of the file system in which accelerators other than GPUs are looked for.
   std::string accelerator_root{"/"};
-  /// The address on which the node and its workers listen and clients reach them; empty means the address from which
-  /// this machine reaches the broker.
-  std::string host{};
+  /// Where the node and its workers listen and clients reach them; without a host, at the address from which this
+  /// machine reaches the broker. The node takes one port, and each of its workers two.
+  Listening listening{};
   /// The folder, of this node alone, that keeps the output of its workers; empty means one in the user's state folder.
   std::string logs{};
   /// The programs that workers run. Each must call `gpuactors::main`, or `Cluster::open` before anything else. A task
@@ -108,8 +112,10 @@ struct NodeDaemon {
   /// actors run). The node ends earlier when nothing is left, and at once on another signal. Zero: the node and all its
   /// work end at once.
   Duration stop_grace{};
-  /// Called each time that the broker has accepted the node; any thread, which it must not block.
+  /// Called each time that the broker has accepted the node, and each time that the connection to that broker is lost;
+  /// any thread, which they must not block.
   std::function<void()> registered = [] {};
+  std::function<void()> unregistered = [] {};
 };
 
 /// Runs a broker until the process gets SIGTERM or SIGINT. Call it from the main thread, before any other is started.

@@ -6,18 +6,35 @@
 
 namespace gpuactors {
 
-Result<void> Cluster::logs(const ActorName& actor, const LogsOptions& options, const LogSink& line) {
-  if (core_ == nullptr)
+namespace {
+
+Result<void> check(const detail::ClusterCore* core, const LogsOptions& options) {
+  if (core == nullptr)
     return fail(Errc::unavailable, "the cluster was closed");
-  if (actor.name.empty() && options.node.empty())
-    return fail(Errc::invalid_argument, "neither an actor nor a node is named, whose lines are wanted");
   if (options.count > limits::log_tail_lines)
     return fail(Errc::invalid_argument, fmt::format("{} lines of a log are too many at once: {} at most", options.count,
                                                     limits::log_tail_lines));
-  if (!core_->connected())
+  if (!core->connected())
     return fail(Errc::unsupported,
                 "an embedded cluster has no log: its tasks and actors write to the output of the program");
-  return detail::LogClient{*core_, actor, options, line}.run();
+  return {};
+}
+
+} // namespace
+
+Result<void> Cluster::logs(const ActorName& actor, const LogsOptions& options, const LogSink& line) {
+  if (actor.name.empty() && options.node.empty())
+    return fail(Errc::invalid_argument, "neither an actor nor a node is named, whose lines are wanted");
+  GPUACTORS_TRY(check(core_.get(), options));
+  return detail::LogClient{*core_, {std::string{actor.name}, std::string{actor.name_space}, ActorId{}}, options, line}
+      .run();
+}
+
+Result<void> Cluster::logs(const v1::ActorHandle& actor, const LogsOptions& options, const LogSink& line) {
+  if (actor.id() == 0)
+    return fail(Errc::invalid_argument, "the handle of the actor whose lines are wanted is empty");
+  GPUACTORS_TRY(check(core_.get(), options));
+  return detail::LogClient{*core_, {actor.name(), {}, ActorId{actor.id()}}, options, line}.run();
 }
 
 } // namespace gpuactors

@@ -4,6 +4,7 @@
 #include <gpuactors/actor/lease_info.hpp>
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/listening.hpp>
 #include <gpuactors/ledger/group.hpp>
 #include <gpuactors/ledger/label.hpp>
 
@@ -194,9 +195,9 @@ struct ConnectOptions {
   std::string certificates{};
   /// Use plaintext, for a cluster that was started with plaintext.
   bool insecure = false;
-  /// The address at which other machines reach this program, for the tensors that it puts; empty means the address from
-  /// which this machine reaches the broker.
-  std::string host{};
+  /// Where this program listens, and other machines reach it, for the tensors that it puts; without a host, at the
+  /// address from which this machine reaches the broker. It takes one port.
+  Listening listening{};
   /// How long to wait for the first connection: if left out, twice `link_timeout` and at least 10 s; zero: do not wait.
   std::optional<Duration> timeout{};
   /// How often the process shows that it is alive, and how long another process may be silent before it counts as dead.

@@ -48,6 +48,12 @@ private:
   std::promise<Result<void>> result_;
 };
 
+Listening listening_of(const v1::WorkerSetup& setup) {
+  return {setup.host(),
+          setup.bind(),
+          {static_cast<std::uint16_t>(setup.first_port()), static_cast<std::uint16_t>(setup.last_port())}};
+}
+
 /// Ends this process at once, with the processes that user code has started.
 void kill_own_group() {
   // The node makes each worker the leader of a group.
@@ -68,7 +74,7 @@ public:
     options.broker = setup.broker();
     options.certificates = setup.certificates();
     options.insecure = setup.certificates().empty();
-    options.host = setup.host();
+    options.listening = listening_of(setup);
     // Does not wait for the broker: the worker serves its agent even while the broker is out of reach.
     options.timeout = Duration::zero();
     options.heartbeat = std::chrono::milliseconds{setup.heartbeat_ms()};
@@ -112,12 +118,12 @@ private:
 
   Result<void> register_with(const caf::strong_actor_ptr& agent, detail::ClusterCore& core,
                              const v1::WorkerSetup& setup) {
-    GPUACTORS_LET(port, core.links()->publish(worker_, Endpoint{setup.host(), 0}));
-    core.workers()->add_own(to_string(Endpoint{setup.host(), port}), worker_);
+    GPUACTORS_LET(endpoint, core.links()->publish_in(listening_of(setup), worker_));
+    core.workers()->add_own(to_string(endpoint), worker_);
     v1::WorkerHello hello;
     hello.set_worker(setup.number());
     hello.set_pid(static_cast<std::uint32_t>(::getpid()));
-    hello.set_port(port);
+    hello.set_port(endpoint.port);
     auto welcome = std::make_shared<Welcome>();
     core.port().ask(welcome, agent, deadline_after(Clock::now(), 2 * limits::link_timeout), std::move(hello), worker_);
     return welcome->wait();

@@ -1,5 +1,6 @@
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/certificates.hpp>
+#include <gpuactors/wire/detail/authorities.hpp>
 #include <gpuactors/wire/detail/loaded.hpp>
 #include <gpuactors/wire/detail/private_files.hpp>
 #include <gpuactors/wire/detail/x509.hpp>
@@ -116,12 +117,12 @@ Result<WallTime> end_of_life(const CertificateOwner& owner, const CertificateInf
   return until;
 }
 
-/// Whether the authority has revoked the certificate in this file. False if there is none that can be read.
-bool is_revoked(const Path& file, X509_CRL* revocations) {
-  if (revocations == nullptr || !is_there(file))
+/// Whether the certificate in this file was revoked. False if there is none that can be read.
+bool is_revoked(const Path& file, const RevocationLists& revocations) {
+  if (!is_there(file))
     return false;
   const auto certificate = load_certificate(file);
-  return certificate && when_revoked(**certificate, *revocations);
+  return certificate && when_revoked(**certificate, revocations);
 }
 
 /// Keeps a copy of a certificate before its owner gets it: what nobody has noted cannot be revoked by its name.
@@ -131,7 +132,7 @@ Result<void> note_issued(const Path& folder, X509& certificate, std::string_view
   return write_file(file, pem, Access::all, Existing::refuse);
 }
 
-/// Writes the three files that a node needs, and the list of revoked certificates. Keeps an existing key, unless its
+/// Writes the three files that a node needs, and the lists of revoked certificates. Keeps an existing key, unless its
 /// certificate was revoked.
 Result<void> issue_into(const Path& folder, const Path& out, CertificateOwner owner, WallTime now) {
   if (owner.hosts.empty())
@@ -139,8 +140,9 @@ Result<void> issue_into(const Path& folder, const Path& out, CertificateOwner ow
   GPUACTORS_TRY(check_owner(owner));
   GPUACTORS_LET(authority, load_authority(folder, now));
   GPUACTORS_LET(until, end_of_life(owner, describe(*authority.certificate, folder / authority_file), now));
-  GPUACTORS_LET(revocations, load_revocations(folder / revoked_file, *authority.certificate));
-  if (!is_there(out / node_key_file) || is_revoked(out / node_file, revocations.get())) {
+  GPUACTORS_LET(authorities, load_authorities(folder / authority_file));
+  GPUACTORS_LET(revocations, load_revocations(folder / revoked_file, authorities));
+  if (!is_there(out / node_key_file) || is_revoked(out / node_file, revocations)) {
     GPUACTORS_LET(key, make_key());
     GPUACTORS_LET(pem, to_pem(*key));
     GPUACTORS_TRY(write_file(out / node_key_file, pem, Access::owner, Existing::replace));
@@ -150,25 +152,22 @@ Result<void> issue_into(const Path& folder, const Path& out, CertificateOwner ow
   GPUACTORS_LET(pem, to_pem(*certificate));
   GPUACTORS_TRY(note_issued(folder, *certificate, pem));
   if (std::error_code error; !std::filesystem::equivalent(folder, out, error)) {
-    GPUACTORS_LET(authority_pem, to_pem(*authority.certificate));
-    GPUACTORS_TRY(write_file(out / authority_file, authority_pem, Access::all, Existing::replace));
-    if (revocations != nullptr) {
-      GPUACTORS_LET(list, to_pem(*revocations));
-      GPUACTORS_TRY(write_file(out / revoked_file, list, Access::all, Existing::replace));
-    }
+    GPUACTORS_TRY(write_authorities(out, authorities));
+    if (!revocations.empty())
+      GPUACTORS_TRY(write_revocations(out, revocations));
   }
   return write_file(out / node_file, pem, Access::all, Existing::replace);
 }
 
 /// The certificates that `which` names: those of an owner, one by its serial number, or one in a file.
 Result<std::vector<CertificateInfo>> find_issued(const std::string& which, std::vector<CertificateInfo> issued,
-                                                 X509& authority) {
+                                                 const Authorities& authorities) {
   if (std::error_code error; std::filesystem::is_regular_file(which, error)) {
     GPUACTORS_LET(certificate, load_certificate(which));
-    if (!is_issued_by(*certificate, authority))
+    if (issuer_of(*certificate, authorities) == nullptr)
       return fail(Errc::not_found, fmt::format("{} is a certificate of another authority: {} can revoke only what it "
                                                "has issued",
-                                               which, name_of(authority)));
+                                               which, name_of(*authorities.front())));
     return std::vector{describe(*certificate, which)};
   }
   std::erase_if(issued, [&](const CertificateInfo& info) { return info.subject != which && info.serial != which; });
@@ -274,8 +273,8 @@ Result<CertificateFiles> CertificateFolder::issue(const CertificateOwner& owner,
 }
 
 Result<std::vector<CertificateInfo>> CertificateFolder::issued() const {
-  GPUACTORS_LET(authority, load_certificate(path_ / authority_file));
-  GPUACTORS_LET(revocations, load_revocations(path_ / revoked_file, *authority));
+  GPUACTORS_LET(authorities, load_authorities(path_ / authority_file));
+  GPUACTORS_LET(revocations, load_revocations(path_ / revoked_file, authorities));
   std::vector<CertificateInfo> result;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator{path_ / issued_folder, error}) {
@@ -283,8 +282,7 @@ Result<std::vector<CertificateInfo>> CertificateFolder::issued() const {
       continue;
     GPUACTORS_LET(certificate, load_certificate(entry.path()));
     result.push_back(describe(*certificate, entry.path()));
-    if (revocations != nullptr)
-      result.back().revoked = when_revoked(*certificate, *revocations);
+    result.back().revoked = when_revoked(*certificate, revocations);
   }
   std::sort(result.begin(), result.end(), [](const CertificateInfo& a, const CertificateInfo& b) {
     return std::tie(a.valid_from, a.subject, a.serial) < std::tie(b.valid_from, b.subject, b.serial);
@@ -296,29 +294,42 @@ Result<std::vector<CertificateInfo>> CertificateFolder::revoke(const std::string
   const auto now = now_();
   GPUACTORS_TRY(load_authority(path_, now)); // fails before anything is created
   GPUACTORS_LET(lock, open_folder(path_));
-  GPUACTORS_LET(authority, load_authority(path_, now));
-  GPUACTORS_LET(before, load_revocations(path_ / revoked_file, *authority.certificate));
+  GPUACTORS_LET(authorities, load_authorities(path_ / authority_file));
+  GPUACTORS_LET(lists, load_revocations(path_ / revoked_file, authorities));
   GPUACTORS_LET(known, issued());
-  GPUACTORS_LET(found, find_issued(which, std::move(known), *authority.certificate));
+  GPUACTORS_LET(found, find_issued(which, std::move(known), authorities));
   std::vector<Certificate> certificates;
-  std::vector<X509*> added;
   std::vector<CertificateInfo> result;
   for (auto& info : found) {
     GPUACTORS_LET(certificate, load_certificate(info.file));
-    if (before != nullptr && when_revoked(*certificate, *before))
+    if (when_revoked(*certificate, lists))
       continue;
     info.revoked = now;
     result.push_back(std::move(info));
-    added.push_back(certificate.get());
     certificates.push_back(std::move(certificate));
   }
-  if (added.empty())
+  if (certificates.empty())
     return fail(Errc::already_exists, fmt::format("{} is revoked already", which));
-  GPUACTORS_LET(list, make_revocations(before.get(), added, *authority.certificate, *authority.key, now));
-  GPUACTORS_LET(pem, to_pem(*list));
-  GPUACTORS_TRY(write_file(path_ / revoked_file, pem, Access::all, Existing::replace));
+  GPUACTORS_TRY(add_revocations(path_, certificates, std::move(lists), now));
   (void)lock;
   return result;
+}
+
+Result<CertificateInfo> CertificateFolder::replace_authority(std::int64_t days) const {
+  GPUACTORS_TRY(check_days(days));
+  GPUACTORS_TRY(load_signers(path_)); // fails before anything is created
+  GPUACTORS_LET(lock, open_folder(path_));
+  const auto now = now_();
+  (void)lock;
+  return detail::replace_authority(path_, {now - skew, now + Days{days}}, now);
+}
+
+Result<std::vector<CertificateInfo>> CertificateFolder::retire_authority(bool force) const {
+  GPUACTORS_TRY(load_signers(path_)); // fails before anything is created
+  GPUACTORS_LET(lock, open_folder(path_));
+  GPUACTORS_LET(known, issued());
+  (void)lock;
+  return detail::retire_authority(path_, known, force, now_());
 }
 
 Result<CertificateFiles> CertificateFolder::check() const {
@@ -344,11 +355,15 @@ Result<CertificateFiles> CertificateFolder::ensure() const {
 
 Result<std::vector<CertificateInfo>> CertificateFolder::list() const {
   std::vector<CertificateInfo> result;
-  for (const auto* name : {authority_file, node_file})
-    if (const auto file = path_ / name; is_there(file)) {
-      GPUACTORS_LET(certificate, load_certificate(file));
-      result.push_back(describe(*certificate, file));
-    }
+  if (const auto file = path_ / authority_file; is_there(file)) {
+    GPUACTORS_LET(authorities, load_authorities(file));
+    for (const auto& authority : authorities)
+      result.push_back(describe(*authority, file));
+  }
+  if (const auto file = path_ / node_file; is_there(file)) {
+    GPUACTORS_LET(certificate, load_certificate(file));
+    result.push_back(describe(*certificate, file));
+  }
   if (result.empty()) // Fails with the same text as the start of a process does.
     GPUACTORS_TRY(load(path_));
   return result;

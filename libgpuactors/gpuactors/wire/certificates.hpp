@@ -35,14 +35,14 @@ enum class CertificateRole : std::uint8_t {
 
 /// The checked files that a process hands to TLS in order to take part in a cluster.
 struct CertificateFiles {
-  /// The certificate of the authority that the process trusts.
+  /// The certificates of the authorities that the process trusts.
   std::filesystem::path authority;
   /// The certificate and private key of the process itself.
   std::filesystem::path certificate;
   std::filesystem::path key;
-  /// When the first of the two certificates expires.
+  /// When the first of two expires: the process's certificate, and that of its authority.
   WallTime valid_until;
-  /// The authority's list of revoked certificates. There need not be one.
+  /// The authorities' lists of revoked certificates. There need not be any.
   std::filesystem::path revoked{};
   CertificateRole role = CertificateRole::node;
 };
@@ -82,6 +82,7 @@ struct CertificateOwner {
 /// A folder with certificates: `ca.pem` and `ca.key` are the authority, `node.pem` and `node.key` this machine's own.
 /// `ca.key` stays on the machine where the authority was made; a node needs the other three. `revoked.pem`, if there is
 /// one, is the authority's list of certificates that are no longer good; `issued` has copies of all that it has issued.
+/// While an authority is being replaced, `ca.pem` and `revoked.pem` have both, and `ca-old.key` is the old one's key.
 ///
 /// Every file appears complete or not at all, even if several processes create the same ones at once. All methods may
 /// be called from any thread; errors say in one line what is wrong and which command fixes it.
@@ -124,6 +125,20 @@ public:
   ///          without the authority's key; `already_exists` if all of them were revoked.
   [[nodiscard]] Result<std::vector<CertificateInfo>> revoke(const std::string& which) const;
 
+  /// Makes another authority, which signs from now on; the one before it is trusted as well until it is retired. Copy
+  /// `ca.pem` to all machines before any certificate of the new one. An interrupted replacement is completed.
+  /// @param days the new authority's lifetime, which has to end later than that of the one before.
+  /// @returns the new authority; `not_found` without the authority's key, `already_exists` if another one is being
+  ///          replaced, `invalid_argument` for a lifetime that is not allowed.
+  [[nodiscard]] Result<CertificateInfo> replace_authority(std::int64_t days) const;
+
+  /// Ends a replacement: the authority that signs is the only one that is trusted. Copy `ca.pem` and `revoked.pem` to
+  /// all machines afterwards. Connections that exist stay.
+  /// @param force even if somebody has no valid certificate of the new authority yet.
+  /// @returns the authorities that are no longer trusted; `not_found` if there is none but the one that signs, or
+  ///          without its key; `invalid_argument`, naming those who would be locked out.
+  [[nodiscard]] Result<std::vector<CertificateInfo>> retire_authority(bool force) const;
+
   /// Checks that the folder's files can be used: all exist, keys are private, the key belongs to the certificate, the
   /// authority signed the certificate, and both certificates are valid now.
   /// @returns `not_found` for a missing file, `invalid_argument` for anything else.
@@ -134,7 +149,7 @@ public:
   /// (`limits::certificate_renewal`) and the authority's key is here. All other existing files are only checked.
   [[nodiscard]] Result<CertificateFiles> ensure() const;
 
-  /// Returns the contents of the folder's certificates, the authority's first, whether or not they can be used.
+  /// Returns the contents of the folder's certificates, those of authorities first, whether or not they can be used.
   /// @returns `not_found` if there are none.
   [[nodiscard]] Result<std::vector<CertificateInfo>> list() const;
 

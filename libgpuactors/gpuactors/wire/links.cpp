@@ -1,3 +1,4 @@
+#include <gpuactors/base/random_id.hpp>
 #include <gpuactors/wire/detail/link_middleman.hpp>
 #include <gpuactors/wire/links.hpp>
 
@@ -159,6 +160,10 @@ void Links::close() {
   middleman_ = nullptr;
 }
 
+std::optional<WallTime> Links::certificate_until() const {
+  return gate_->certificate_until();
+}
+
 Result<std::uint16_t> Links::publish(const caf::strong_actor_ptr& actor, const Endpoint& listen) {
   std::promise<Result<std::uint16_t>> port;
   auto answer = std::make_shared<Answer>([&](Result<MessageContent*> content) {
@@ -179,6 +184,13 @@ Result<std::uint16_t> Links::publish(const caf::strong_actor_ptr& actor, const E
                 fmt::format("cannot listen at {}: {}; the port may be taken, or the address not this machine's",
                             to_string(listen), result.error().message()));
   return result;
+}
+
+Result<Endpoint> Links::publish_in(const Listening& where, const caf::strong_actor_ptr& actor) {
+  GPUACTORS_LET(port, listen_in(where.ports, random_id(), [&](std::uint16_t at) {
+                  return publish(actor, Endpoint{where.local(), at});
+                }));
+  return Endpoint{where.host, port};
 }
 
 Result<void> Links::unpublish(std::uint16_t port) {

@@ -6,6 +6,7 @@
 #include <gpuactors/base/dial_turns.hpp>
 #include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/listening.hpp>
 #include <gpuactors/wire/certificates.hpp>
 #include <gpuactors/wire/request_port.hpp>
 
@@ -66,6 +67,10 @@ public:
   /// @returns the port, chosen by the system if `listen.port` is 0; `unavailable` if it is taken.
   Result<std::uint16_t> publish(const caf::strong_actor_ptr& actor, const Endpoint& listen);
 
+  /// The same at a port of `where` that is free.
+  /// @returns the address by which others reach it; `unavailable` if no port is free.
+  Result<Endpoint> publish_in(const Listening& where, const caf::strong_actor_ptr& actor);
+
   /// Closes a port. Connections that were made to it stay. Blocks as `publish`.
   /// @returns `internal` if there is no such port.
   Result<void> unpublish(std::uint16_t port);
@@ -83,6 +88,9 @@ public:
 
   /// Calls `function` when `actor` ends, as `RequestPort::on_end` does.
   void on_end(const caf::strong_actor_ptr& actor, std::function<void()> function);
+
+  /// When this process's certificate ends, as its file is now; nothing in plaintext.
+  [[nodiscard]] std::optional<WallTime> certificate_until() const;
 
   [[nodiscard]] const LinkOptions& options() const noexcept {
     return options_;

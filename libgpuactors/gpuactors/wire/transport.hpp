@@ -4,6 +4,7 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/base/listening.hpp>
 #include <gpuactors/base/region.hpp>
 #include <gpuactors/base/result.hpp>
 #include <gpuactors/wire/certificates.hpp>
@@ -88,11 +89,8 @@ public:
 };
 
 struct BulkServerOptions {
-  /// Where to listen for other machines; port 0 means any free port. Without a host, only processes of this machine are
-  /// served.
-  Endpoint listen;
-  /// The name or address under which other machines reach this one; empty means the host of `listen`.
-  std::string advertised_host;
+  /// Where to listen for other machines. Without a host, only processes of this machine are served.
+  Listening listening;
   /// The certificates for mutual TLS. Without them the TCP port is plain, which only an operator may choose.
   std::optional<CertificateFiles> certificates;
   /// Whether processes of this user on this machine may map mappable regions, through a Unix socket.

@@ -265,6 +265,7 @@ CUresult stream_destroy(CUstream stream) {
   forget_stream(stream);
   pass_frees(stream);
   forget_code_of_stream(stream);
+  forget_host_functions(stream);
   machine().backend->destroy_stream(handle(stream));
   --live;
   return CUDA_SUCCESS;

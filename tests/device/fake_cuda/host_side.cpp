@@ -31,7 +31,9 @@ struct HostSide {
   /// Those that are held at the moment, the first with the number that follows.
   std::vector<std::pair<CUhostFn, void*>> held;
   std::size_t called = 0;
-  std::map<CUstream, int> host_functions;
+  int host_functions = 0;
+  /// Of the streams that there are: another one may come to have the handle of one that is gone.
+  std::map<CUstream, int> host_functions_on;
 };
 
 HostSide& host_side() {
@@ -101,7 +103,13 @@ bool is_in_host_function() {
 
 void note_host_function(CUstream stream) {
   const std::lock_guard guard{host_side().mutex};
-  ++host_side().host_functions[stream];
+  ++host_side().host_functions;
+  ++host_side().host_functions_on[stream];
+}
+
+void forget_host_functions(CUstream stream) {
+  const std::lock_guard guard{host_side().mutex};
+  host_side().host_functions_on.erase(stream);
 }
 
 std::size_t hold_host_function(CUhostFn function, void* data) {
@@ -149,10 +157,11 @@ void fake_cuda_hold_host_functions(bool hold) {
 int fake_cuda_host_functions(void* stream) {
   using gpuactors::fake::host_side;
   const std::lock_guard guard{host_side().mutex};
-  int all = 0;
-  for (const auto& [known, count] : host_side().host_functions)
-    all += stream == nullptr || known == stream ? count : 0;
-  return all;
+  if (stream == nullptr)
+    return host_side().host_functions;
+  const auto& each = host_side().host_functions_on;
+  const auto found = each.find(static_cast<CUstream>(stream));
+  return found == each.end() ? 0 : found->second;
 }
 
 void fake_cuda_limit_pinned(std::size_t bytes) {

@@ -22,6 +22,7 @@ bool is_in_host_function();
 
 /// Counts a host function on that stream.
 void note_host_function(CUstream stream);
+void forget_host_functions(CUstream stream);
 
 /// Keeps it for later, if a test wants that. @returns its number; 0: nobody wants that.
 std::size_t hold_host_function(CUhostFn function, void* data);

@@ -121,6 +121,8 @@ public:
   virtual void notice(std::string text) = 0;
   /// The broker has accepted the node.
   virtual void registered() = 0;
+  /// The broker that had accepted it is out of reach, or has been replaced by another one.
+  virtual void unregistered() = 0;
   /// The broker does not serve: another one is to be looked for.
   virtual void look_elsewhere(const Error& why) = 0;
   /// After `AgentCore::leave`: nothing runs here any more.

@@ -34,7 +34,8 @@ void AgentCore::broker_changed(const ContactPtr& broker) {
   if (broker == nullptr && accepted_)
     world_.notice("the connection to the broker is lost: what runs here goes on");
   broker_ = broker;
-  accepted_ = false;
+  if (std::exchange(accepted_, false))
+    world_.unregistered();
   if (broker == nullptr)
     return;
   // Before the registration, after which the broker may start their actors. They are kept until it has accepted that:
@@ -58,6 +59,7 @@ void AgentCore::register_node() {
   message.set_link_timeout_ms(milliseconds(options_.link_timeout));
   message.set_registration(++registration_);
   message.set_release(release);
+  message.set_certificate_until_unix_s(certificate_until_);
   message.set_held_ahead(tell_held());
   for (const auto& own : own_ends_)
     *message.add_own_ends() = own;
@@ -205,6 +207,8 @@ void AgentCore::send_saves() {
 }
 
 void AgentCore::used(const v1::HolderUsage& message) {
+  if (message.certificate_until_unix_s() != 0)
+    return certificate_changed(message.certificate_until_unix_s());
   if (message.tasks_size() > 0) {
     // After its end nobody would know what it has already counted.
     if (workers_.count(message.worker()) == 0)
@@ -218,6 +222,15 @@ void AgentCore::used(const v1::HolderUsage& message) {
   // Saves go first: once the broker counts a call, it has the state saved in that call.
   send_saves();
   tell_broker(message);
+}
+
+void AgentCore::certificate_changed(std::int64_t until_unix_s) {
+  certificate_until_ = until_unix_s;
+  v1::HolderUsage report;
+  report.set_node(options_.node.name());
+  report.set_agent(options_.id);
+  report.set_certificate_until_unix_s(until_unix_s);
+  tell_broker(std::move(report));
 }
 
 void AgentCore::report_tasks() {

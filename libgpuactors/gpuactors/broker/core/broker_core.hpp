@@ -214,6 +214,8 @@ private:
   /// What one holder uses and publishes.
   void used(const v1::HolderUsage::Entry& report);
   void tasks_done(const v1::HolderUsage& message);
+  /// The node that an agent reports of; null if it is not the one of that name.
+  NodeRecord* node_of(const v1::HolderUsage& message);
 
   // -- devices that fail: faults.cpp ----------------------------------------------------
 
@@ -426,6 +428,8 @@ private:
   /// Brokers that stand by for this one.
   Followers followers_;
   Turns turns_;
+  /// When the certificate of the broker's process ends, in seconds since 1970; 0: unknown.
+  std::int64_t certificate_until_unix_s_ = 0;
   EmptyingPace emptying_pace_;
   // Requests for the next places of actors that move; each only while it is being submitted.
   std::map<RequestId, ActorId> moves_;

@@ -85,6 +85,7 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
     peers_.erase(known->second.peer);
     known->second.agent = agent;
     known->second.release = shown_release(message.release());
+    known->second.certificate_until_unix_s = message.certificate_until_unix_s();
     known->second.peer = watch(agent, Peer{node.name(), 0});
     // What waits gets its place when it is known what the node holds: granted before, it would count as lost.
     ledger_.pause();
@@ -136,6 +137,7 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
     record.types = arrival.message.types();
     record.programs = arrival.message.programs();
     record.release = shown_release(arrival.message.release());
+    record.certificate_until_unix_s = arrival.message.certificate_until_unix_s();
     record.peer = watch(arrival.agent, Peer{node.name(), 0});
     log_.add(EventKind::node_added, node.name());
     apply(*events);

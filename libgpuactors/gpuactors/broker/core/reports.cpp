@@ -90,14 +90,23 @@ void BrokerCore::used(const v1::HolderUsage& message) {
     used(entry);
   if (message.tasks_size() > 0)
     tasks_done(message);
+  if (const auto until = message.certificate_until_unix_s(); until != 0 && message.node().empty())
+    certificate_until_unix_s_ = until;
+  else if (auto* node = until != 0 ? node_of(message) : nullptr)
+    node->certificate_until_unix_s = until;
+}
+
+NodeRecord* BrokerCore::node_of(const v1::HolderUsage& message) {
+  const auto node = nodes_.find(message.node());
+  // Another node may ask for the name of one that is there.
+  return node != nodes_.end() && node->second.agent_id == message.agent() ? &node->second : nullptr;
 }
 
 void BrokerCore::tasks_done(const v1::HolderUsage& message) {
-  // Another node may ask for the name of one that is there.
   if (arrivals_.postpone_tasks(message))
     return;
-  if (const auto node = nodes_.find(message.node()); node != nodes_.end() && node->second.agent_id == message.agent())
-    node->second.tasks = acceptable(message.tasks(), limits::call_stats_kept);
+  if (auto* node = node_of(message))
+    node->tasks = acceptable(message.tasks(), limits::call_stats_kept);
 }
 
 void BrokerCore::used(const v1::HolderUsage::Entry& report) {

@@ -19,6 +19,7 @@ void BrokerCore::add_nodes(v1::ClusterState& result, StateRoom& room, Allowance&
     node->set_state(record.agent == nullptr ? "away" : std::string{to_string(view.state)});
     node->set_agent_address(known.address());
     node->set_release(record.release);
+    node->set_certificate_until_unix_s(record.certificate_until_unix_s);
     node->set_free_host_memory_bytes(host_memory_in(view.free_resources));
     if (!room.keeps(*result.mutable_nodes(), "nodes"))
       return;
@@ -127,6 +128,7 @@ v1::ClusterState BrokerCore::state(const v1::GetState& message) const {
   result.set_started_unix_ns(log_.started_unix_ns());
   result.set_release(gpuactors::release);
   result.set_term(options_.term);
+  result.set_certificate_until_unix_s(certificate_until_unix_s_);
   return result;
 }
 

@@ -81,6 +81,7 @@ Result<void> BrokerPart::start(DaemonCore& core, const BrokerDaemon& options, st
   GPUACTORS_TRY(BrokerCore::check_quotas(config));
   handle_ = core.spawn<ResourceBroker>(std::move(config), core.links().lanes());
   failure_.watch(handle_, "broker");
+  certificate_.emplace(core, handle_);
   GPUACTORS_LET(port, core.links().publish(handle_, listen));
   listen.port = port;
   endpoint_ = std::move(listen);
@@ -97,8 +98,8 @@ Result<void> BrokerPart::tell_other(DaemonCore& core, const BrokerDaemon& option
   }
   if (!other)
     return {};
-  GPUACTORS_LET(host, is_any_address(endpoint_.host) ? address_towards(*other) : Result<std::string>{endpoint_.host});
-  claim_.set_address(to_string(Endpoint{std::move(host), endpoint_.port}));
+  GPUACTORS_LET(known, advertised(options.advertise, endpoint_, *other));
+  claim_.set_address(to_string(known));
   redial_ = std::make_shared<Redial>(core.links(), std::vector{*other},
                                      [&port = core.port(), claim = claim_](Result<caf::strong_actor_ptr> handle) {
                                        if (handle)

@@ -1,6 +1,7 @@
 // BrokerPart: the broker of a daemon. Internal to the cluster layer.
 #pragma once
 
+#include <gpuactors/cluster/detail/certificate_watch.hpp>
 #include <gpuactors/cluster/detail/control_failure.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
 
@@ -35,7 +36,9 @@ public:
 
   /// The address at which processes of this machine reach the broker.
   [[nodiscard]] Endpoint local_endpoint() const {
-    return endpoint_.host == "0.0.0.0" ? Endpoint{"127.0.0.1", endpoint_.port} : endpoint_;
+    return endpoint_.host == "0.0.0.0" ? Endpoint{"127.0.0.1", endpoint_.port}
+           : endpoint_.host == "::"    ? Endpoint{"::1", endpoint_.port}
+                                       : endpoint_;
   }
 
   [[nodiscard]] const caf::strong_actor_ptr& handle() const noexcept {
@@ -58,6 +61,7 @@ private:
   std::optional<Endpoint> other_;
   std::shared_ptr<Redial> redial_;
   ControlFailure failure_;
+  std::optional<CertificateWatch> certificate_;
 };
 
 } // namespace gpuactors::detail

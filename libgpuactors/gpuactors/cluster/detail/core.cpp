@@ -110,11 +110,11 @@ namespace {
 
 TensorLinks tensor_links(const ConnectOptions& options, const std::vector<Endpoint>& broker, const LinkOptions& links) {
   TensorLinks result;
-  result.host = options.host;
+  result.listening = options.listening;
   // Without a route to the broker now, only processes of this machine can get this program's tensors.
-  if (result.host.empty())
+  if (result.listening.host.empty())
     if (auto own = address_towards(broker))
-      result.host = std::move(*own);
+      result.listening.host = std::move(*own);
   result.certificates = links.certificates;
   const char* shares = std::getenv("GPUACTORS_SHARED_MEMORY");
   result.shares_memory = shares == nullptr || std::string_view{shares} != "0";

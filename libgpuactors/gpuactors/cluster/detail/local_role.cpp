@@ -33,7 +33,10 @@ void visit_role(Visitor&& visit, LocalRole& role) {
   visit(role.node.host_memory_bytes);
   visit(role.node.memory_threshold);
   visit(role.node.accelerator_root);
-  visit(role.node.host);
+  visit(role.node.listening.host);
+  visit(role.node.listening.bind);
+  visit(role.node.listening.ports.first);
+  visit(role.node.listening.ports.last);
   visit(role.node.logs);
   visit(role.node.programs);
   visit(role.node.plugins);

@@ -45,9 +45,9 @@ LogRecord to_record(LogLine line) {
 
 } // namespace
 
-LogClient::LogClient(ClusterCore& core, const ActorName& actor, const LogsOptions& options, const LogSink& sink)
-  : core_(core), name_(actor.name), name_space_(actor.name_space), options_(options), sink_(sink),
-    started_(std::chrono::system_clock::now()) {
+LogClient::LogClient(ClusterCore& core, const Wanted& wanted, const LogsOptions& options, const LogSink& sink)
+  : core_(core), name_(wanted.name), name_space_(wanted.name_space), options_(options), sink_(sink),
+    started_(std::chrono::system_clock::now()), actor_(wanted.actor) {
   // nop
 }
 
@@ -123,7 +123,7 @@ const v1::ActorInfo* LogClient::find_actor(const v1::ClusterState& state) const 
 }
 
 std::string LogClient::full_name() const {
-  return to_string(ActorName{name_, name_space_});
+  return name_.empty() ? std::to_string(actor_.value()) : to_string(ActorName{name_, name_space_});
 }
 
 // -- the two ways to read ---------------------------------------------------------------------------

@@ -17,7 +17,14 @@ namespace gpuactors::detail {
 /// again and skips lines that were shown. One thread, which blocks.
 class LogClient {
 public:
-  LogClient(ClusterCore& core, const ActorName& actor, const LogsOptions& options, const LogSink& sink);
+  /// The actor whose lines are wanted, by its id or, without one, by its name. Without either: all lines of the node.
+  struct Wanted {
+    std::string name;
+    std::string name_space;
+    ActorId actor;
+  };
+
+  LogClient(ClusterCore& core, const Wanted& wanted, const LogsOptions& options, const LogSink& sink);
 
   /// Reads until there are no more lines, or the sink or a stop request ends the reading.
   Result<void> run();

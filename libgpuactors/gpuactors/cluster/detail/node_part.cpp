@@ -107,14 +107,29 @@ struct Addresses {
   std::string for_clients;
 };
 
-Result<Addresses> publish(Links& links, const caf::strong_actor_ptr& agent, const std::string& host) {
-  const std::string loopback{"127.0.0.1"};
-  GPUACTORS_LET(port, links.publish(agent, Endpoint{loopback, 0}));
-  const auto own = to_string(Endpoint{loopback, port});
-  if (host == loopback)
+Result<Addresses> publish(Links& links, const caf::strong_actor_ptr& agent, const Listening& where) {
+  const Listening loopback{"127.0.0.1"};
+  GPUACTORS_LET(inside, links.publish_in(loopback, agent));
+  const auto own = to_string(inside);
+  if (where == loopback)
     return Addresses{own, own};
-  GPUACTORS_LET(outside, links.publish(agent, Endpoint{host, 0}));
-  return Addresses{own, to_string(Endpoint{host, outside})};
+  GPUACTORS_LET(outside, links.publish_in(where, agent));
+  return Addresses{own, to_string(outside)};
+}
+
+/// @param broker where the node looks for the address by which others reach it, if it was not told one.
+Result<Listening> listening_of(const NodeDaemon& options, const std::vector<Endpoint>& broker) {
+  auto where = options.listening;
+  if (is_any_address(where.host))
+    return fail(Errc::invalid_argument,
+                fmt::format("the host {} is no address that others reach this node by: name one, or leave it out. To "
+                            "listen at all addresses, use --bind {}",
+                            where.host, where.host));
+  if (where.host.empty()) {
+    GPUACTORS_LET(own, address_towards(broker));
+    where.host = std::move(own);
+  }
+  return where;
 }
 
 /// A container that was given GPUs and has no driver would serve from the processor, and seem to be well.
@@ -219,6 +234,7 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
   stop_grace_ = options.stop_grace;
   notice_ = daemon.notice;
   on_registered_ = options.registered;
+  on_unregistered_ = options.unregistered;
   GPUACTORS_LET(plugins, paths_of(options.plugins));
   GPUACTORS_LET(files, programs_of(options));
   plugins_ = std::move(plugins);
@@ -228,12 +244,8 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
   GPUACTORS_LET(offer, look_at_programs(nullptr));
   GPUACTORS_LET(programs, ProgramTable::from_wire(offer.programs));
   GPUACTORS_LET(node, node_of(options, name_, offer.node));
-  if (is_any_address(options.host))
-    return fail(Errc::invalid_argument, fmt::format("the host {} is no address that others reach this node by: name "
-                                                    "one, or leave it out",
-                                                    options.host));
-  GPUACTORS_LET(host, options.host.empty() ? address_towards(broker) : Result<std::string>{options.host});
-  warn_if_open(host, daemon);
+  GPUACTORS_LET(listening, listening_of(options, broker));
+  warn_if_open(listening.local(), daemon);
   warn_without_driver(node, options, daemon);
   GPUACTORS_LET(log, NodeLog::open(node.name(), options.logs, daemon.notice));
 
@@ -242,7 +254,7 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
   auto setup = agent_options(core.links());
   setup.agent.node = node;
   setup.agent.programs = std::move(programs);
-  setup.agent.host = host;
+  setup.agent.host = listening.host;
   setup.address = [address] { return *address; };
   setup.launcher = launcher;
   setup.sources = log->sources();
@@ -252,18 +264,22 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
   GPUACTORS_TRY(guard_memory(options, setup));
   agent_ = core.spawn<ProcessAgent>(std::move(setup));
   failure_.watch(agent_, "node's agent");
+  certificate_.emplace(core, agent_);
 
   LauncherOptions launch;
   launch.programs = programs_;
   launch.setup = setup_of(core.links().options(), options, node.name());
   launch.setup.set_broker(to_string(broker));
-  launch.setup.set_host(host);
+  launch.setup.set_host(listening.host);
+  launch.setup.set_bind(listening.bind);
+  launch.setup.set_first_port(listening.ports.first);
+  launch.setup.set_last_port(listening.ports.last);
   launch.setup.mutable_plugins()->Assign(plugins_.begin(), plugins_.end());
   launch.on_line = [log, notice = notice_](const WorkerLine& line) {
     log->append(line);
     notice(fmt::format("[{}] {}", line.purpose, line.text));
   };
-  GPUACTORS_LET(addresses, publish(core.links(), agent_, host));
+  GPUACTORS_LET(addresses, publish(core.links(), agent_, listening));
   launch.setup.set_agent(addresses.for_workers);
   *address = addresses.for_clients;
   launcher_ = std::make_shared<Launcher>(std::move(launch));
@@ -302,6 +318,8 @@ ProcessAgentOptions NodePart::agent_options(const Links& links) const {
     if (tell)
       tell();
   };
+  if (on_unregistered_)
+    options.unregistered = on_unregistered_;
   options.emptied = [state = emptied_] { state->complete({}); };
   options.parted = [state = parted_] { state->complete({}); };
   options.look_elsewhere = [line = line_](const Error& why) { line->look_elsewhere(why); };

@@ -3,6 +3,7 @@
 
 #include <gpuactors/agent/memory_watch.hpp>
 #include <gpuactors/base/future.hpp>
+#include <gpuactors/cluster/detail/certificate_watch.hpp>
 #include <gpuactors/cluster/detail/control_failure.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
 #include <gpuactors/cluster/detail/device_watch.hpp>
@@ -85,6 +86,7 @@ private:
   Flag emptied_ = std::make_shared<FutureState<void>>();
   Flag parted_ = std::make_shared<FutureState<void>>();
   ControlFailure failure_;
+  std::optional<CertificateWatch> certificate_;
   caf::strong_actor_ptr agent_;
   std::string name_;
   /// As its options have them.
@@ -94,6 +96,7 @@ private:
   Duration stop_grace_{};
   std::function<void(std::string_view)> notice_;
   std::function<void()> on_registered_;
+  std::function<void()> on_unregistered_;
 };
 
 } // namespace gpuactors::detail

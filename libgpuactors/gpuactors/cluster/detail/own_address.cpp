@@ -34,6 +34,15 @@ Result<std::string> address_towards(const Endpoint& to) {
   return std::string{text.data()};
 }
 
+Result<Endpoint> advertised(const std::string& told, const Endpoint& listen, const Endpoint& other) {
+  if (!told.empty())
+    return parse_endpoint(told);
+  if (!is_any_address(listen.host))
+    return listen;
+  GPUACTORS_LET(host, address_towards(other));
+  return Endpoint{std::move(host), listen.port};
+}
+
 bool is_any_address(const std::string& host) noexcept {
   return host == "0.0.0.0" || host == "::";
 }

@@ -14,6 +14,11 @@ namespace gpuactors::detail {
 /// The same for the first of several for which there is one.
 [[nodiscard]] Result<std::string> address_towards(const std::vector<Endpoint>& to);
 
+/// The address by which a process that listens at `listen` is known to `other`.
+/// @param told "HOST:PORT" that the operator has named; empty: none.
+/// @returns also `invalid_argument` for one that is no such address.
+[[nodiscard]] Result<Endpoint> advertised(const std::string& told, const Endpoint& listen, const Endpoint& other);
+
 /// Whether a process that listens there does so at all addresses of its machine.
 [[nodiscard]] bool is_any_address(const std::string& host) noexcept;
 

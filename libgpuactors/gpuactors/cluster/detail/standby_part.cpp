@@ -226,8 +226,6 @@ Result<void> StandbyPart::start(DaemonCore& core, const BrokerDaemon& options, c
   std::shared_ptr<StateStore> store = std::move(opened);
   GPUACTORS_LET(role, role_in(*store));
   GPUACTORS_TRY(begin_to_stand_by(*store, where));
-  GPUACTORS_LET(host,
-                is_any_address(listen.host) ? address_towards(active.endpoint) : Result<std::string>{listen.host});
   // The port first: the active broker is told where it is.
   const auto seen = std::make_shared<std::weak_ptr<State>>();
   const auto mutex = std::make_shared<std::mutex>();
@@ -246,9 +244,9 @@ Result<void> StandbyPart::start(DaemonCore& core, const BrokerDaemon& options, c
       [with_state](const v1::FollowState& by) { with_state([&](State& state) { state.followed(by); }); });
   GPUACTORS_LET(port, core.links().publish(actor_, listen));
   endpoint_ = {listen.host, port};
+  GPUACTORS_LET(known, advertised(options.advertise, endpoint_, active.endpoint));
   const Succession::Rules rules{core.links().options().timeout, limits::vote_lasts, options.standby_votes};
-  StandbyCore standby{
-      std::move(store), std::move(role), {to_string(Endpoint{host, port}), where, rules, active.nodes}, Clock::now()};
+  StandbyCore standby{std::move(store), std::move(role), {to_string(known), where, rules, active.nodes}, Clock::now()};
   state_ = std::make_shared<State>(core, std::move(standby), daemon.notice);
   redial_ = std::make_shared<Redial>(core.links(), std::vector{active.endpoint},
                                      [weak = std::weak_ptr{state_}](Result<caf::strong_actor_ptr> handle) {

@@ -51,6 +51,11 @@ public:
     return tls_.has_value();
   }
 
+  /// When this process's certificate ends; nothing in plaintext.
+  [[nodiscard]] std::optional<WallTime> certificate_until() const {
+    return tls_ ? std::optional{tls_->valid_until()} : std::nullopt;
+  }
+
   /// Connects, makes the TLS handshake, and exchanges greetings. Blocks until `until` at most.
   /// @returns `unavailable` if nobody answers, `invalid_argument` if the two sides do not trust each other or there is
   ///          no port of gpuactors, `unsupported` if they speak nothing in common.

@@ -12,7 +12,7 @@ namespace gpuactors::detail {
 
 namespace {
 
-constexpr auto new_authority = "make an authority in a new folder with gpuactors certs init, and issue for all nodes";
+constexpr auto new_authority = "make another with gpuactors certs replace where it was made, and issue for all nodes";
 
 std::string issue_command(const std::filesystem::path& out) {
   return fmt::format("gpuactors certs issue NAME --out {}", out.string());
@@ -41,14 +41,32 @@ Result<Key> load_key(const std::filesystem::path& file) {
   return key_from_pem(pem, file);
 }
 
-Result<RevocationList> load_revocations(const std::filesystem::path& file, X509& authority) {
-  if (!is_there(file))
-    return RevocationList{};
+Result<Authorities> load_authorities(const std::filesystem::path& file) {
   GPUACTORS_LET(pem, read_file(file, Access::all));
-  return revocations_from_pem(pem, authority, file);
+  return authorities_from_pem(pem, file);
 }
 
-Result<Authority> load_authority(const std::filesystem::path& folder, WallTime now) {
+Result<RevocationLists> load_revocations(const std::filesystem::path& file, const Authorities& authorities) {
+  if (!is_there(file))
+    return RevocationLists{};
+  GPUACTORS_LET(pem, read_file(file, Access::all));
+  return revocations_from_pem(pem, authorities, file);
+}
+
+namespace {
+
+/// The one of `authorities` to whom the key belongs.
+Result<Authority> with_key(Key key, const std::filesystem::path& folder, const char* key_file) {
+  GPUACTORS_LET(authorities, load_authorities(folder / authority_file));
+  for (auto& certificate : authorities)
+    if (belongs_to(*key, *certificate))
+      return Authority{std::move(certificate), std::move(key)};
+  return fail(Errc::invalid_argument,
+              fmt::format("{0}/{1} is not the key of {0}/{2}: put back the two that belong together", folder.string(),
+                          key_file, authority_file));
+}
+
+Result<Authority> load_signer(const std::filesystem::path& folder) {
   auto key = load_key(folder / authority_key_file);
   if (!key && key.error().code() == Errc::not_found)
     return fail(Errc::not_found,
@@ -57,13 +75,28 @@ Result<Authority> load_authority(const std::filesystem::path& folder, WallTime n
                             (folder / authority_key_file).string(), folder.string()));
   if (!key)
     return fail(key.error());
-  GPUACTORS_LET(certificate, load_certificate(folder / authority_file));
-  if (!belongs_to(**key, *certificate))
-    return fail(Errc::invalid_argument,
-                fmt::format("{0}/{1} is not the key of {0}/{2}: put back the two that belong together", folder.string(),
-                            authority_key_file, authority_file));
-  GPUACTORS_TRY(check_dates(describe(*certificate, folder / authority_file), now, new_authority));
-  return Authority{std::move(certificate), std::move(*key)};
+  return with_key(std::move(*key), folder, authority_key_file);
+}
+
+} // namespace
+
+Result<Authority> load_authority(const std::filesystem::path& folder, WallTime now) {
+  GPUACTORS_LET(signer, load_signer(folder));
+  GPUACTORS_TRY(check_dates(describe(*signer.certificate, folder / authority_file), now, new_authority));
+  return std::move(signer);
+}
+
+Result<std::vector<Authority>> load_signers(const std::filesystem::path& folder) {
+  std::vector<Authority> result;
+  GPUACTORS_LET(signer, load_signer(folder));
+  result.push_back(std::move(signer));
+  if (is_there(folder / old_authority_key_file)) {
+    GPUACTORS_LET(key, load_key(folder / old_authority_key_file));
+    // It is not trusted any more where a retirement was interrupted.
+    if (auto old = with_key(std::move(key), folder, old_authority_key_file))
+      result.push_back(std::move(*old));
+  }
+  return result;
 }
 
 Result<Loaded> load(const std::filesystem::path& folder) {
@@ -82,9 +115,9 @@ Result<Loaded> load(const std::filesystem::path& folder) {
     return fail(error.code(),
                 error.code() == Errc::not_found ? fmt::format("{}: {}", error.message(), advice) : error.message());
   };
-  auto authority = load_certificate(authority_path);
-  if (!authority)
-    return missing(authority.error(), "copy it from the machine where the authority was made");
+  const auto authorities = load_authorities(authority_path);
+  if (!authorities)
+    return missing(authorities.error(), "copy it from the machine where the authority was made");
   auto node = load_certificate(node_path);
   if (!node)
     return missing(node.error(), "issue it where the authority was made, with " + issue_command(folder));
@@ -94,15 +127,18 @@ Result<Loaded> load(const std::filesystem::path& folder) {
   if (!belongs_to(**key, **node))
     return fail(Errc::invalid_argument, fmt::format("{} is not the key of {}: copy both from one folder of {}",
                                                     key_path.string(), node_path.string(), issue_command("DIR")));
-  Loaded loaded{describe(**authority, authority_path), describe(**node, node_path)};
-  if (const auto why = why_refused(**node, **authority); !why.empty())
+  auto* issuer = issuer_of(**node, *authorities);
+  Loaded loaded{describe(issuer != nullptr ? *issuer : *authorities->front(), authority_path),
+                describe(**node, node_path), WallTime::min()};
+  for (const auto& authority : *authorities)
+    loaded.trusts_until = std::max(loaded.trusts_until, describe(*authority, authority_path).valid_until);
+  if (const auto why = why_refused(**node, *authorities); !why.empty())
     return fail(Errc::invalid_argument,
                 fmt::format("{} (by {}) was not issued by the authority in {} ({}): {}; issue it by this one, with {}",
                             node_path.string(), loaded.node.issuer, authority_path.string(), loaded.authority.subject,
                             why, issue_command(folder)));
-  GPUACTORS_LET(revocations, load_revocations(folder / revoked_file, **authority));
-  if (revocations != nullptr)
-    loaded.node.revoked = when_revoked(**node, *revocations);
+  GPUACTORS_LET(revocations, load_revocations(folder / revoked_file, *authorities));
+  loaded.node.revoked = when_revoked(**node, revocations);
   return loaded;
 }
 
@@ -122,7 +158,7 @@ bool is_due(const Loaded& loaded, WallTime now) {
   const auto& node = loaded.node;
   const auto early =
       std::min<WallTime::duration>(limits::certificate_renewal, (node.valid_until - node.valid_from) / 3);
-  return now >= node.valid_until - early && node.valid_until < loaded.authority.valid_until;
+  return now >= node.valid_until - early && node.valid_until < loaded.trusts_until;
 }
 
 } // namespace gpuactors::detail

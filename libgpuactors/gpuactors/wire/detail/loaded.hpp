@@ -7,6 +7,9 @@ namespace gpuactors::detail {
 
 inline constexpr auto authority_file = "ca.pem";
 inline constexpr auto authority_key_file = "ca.key";
+/// The keys of the authority that is being replaced, and of one that has not been put in use yet.
+inline constexpr auto old_authority_key_file = "ca-old.key";
+inline constexpr auto next_authority_key_file = "ca-next.key";
 inline constexpr auto node_file = "node.pem";
 inline constexpr auto node_key_file = "node.key";
 inline constexpr auto revoked_file = "revoked.pem";
@@ -16,8 +19,11 @@ inline constexpr auto issued_folder = "issued";
 [[nodiscard]] Result<Certificate> load_certificate(const std::filesystem::path& file);
 [[nodiscard]] Result<Key> load_key(const std::filesystem::path& file);
 
-/// Reads the list of revoked certificates that `authority` has signed; null if there is no file.
-[[nodiscard]] Result<RevocationList> load_revocations(const std::filesystem::path& file, X509& authority);
+[[nodiscard]] Result<Authorities> load_authorities(const std::filesystem::path& file);
+
+/// Reads the lists of revoked certificates that `authorities` have signed; none if there is no file.
+[[nodiscard]] Result<RevocationLists> load_revocations(const std::filesystem::path& file,
+                                                       const Authorities& authorities);
 
 /// An authority with its private key, able to sign.
 struct Authority {
@@ -25,14 +31,21 @@ struct Authority {
   Key key;
 };
 
-/// Reads the authority of a folder, and checks that it is valid at `now`.
+/// Reads the authority of a folder that signs what is issued there, and checks that it is valid at `now`.
 /// @returns `not_found` if a file is missing, `invalid_argument` if the files cannot be used.
 [[nodiscard]] Result<Authority> load_authority(const std::filesystem::path& folder, WallTime now);
 
-/// The two certificates that a process uses.
+/// Reads the authorities of a folder whose keys are there, whatever their dates: the one that signs, then the one that
+/// it replaces, if there is one.
+/// @returns as `load_authority`.
+[[nodiscard]] Result<std::vector<Authority>> load_signers(const std::filesystem::path& folder);
+
+/// The certificates that a process uses: its own, and that of the authority that has issued it.
 struct Loaded {
   CertificateInfo authority;
   CertificateInfo node;
+  /// When the last of the authorities that the process trusts ends.
+  WallTime trusts_until;
 };
 
 /// Reads the files that a process needs, and checks everything except the dates.

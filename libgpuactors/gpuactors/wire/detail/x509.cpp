@@ -1,5 +1,7 @@
 #include "x509.hpp"
 
+#include <gpuactors/base/limits.hpp>
+
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <openssl/bn.h>
@@ -291,26 +293,72 @@ Result<Certificate> certificate_from_pem(std::string_view pem, const std::filesy
   return certificate;
 }
 
-Result<RevocationList> revocations_from_pem(std::string_view pem, X509& authority, const std::filesystem::path& file) {
+Result<Authorities> authorities_from_pem(std::string_view pem, const std::filesystem::path& file) {
   const auto bio = reader(pem);
-  RevocationList list{PEM_read_bio_X509_CRL(bio.get(), nullptr, no_passphrase, nullptr)};
-  if (!list)
-    return fail(Errc::invalid_argument,
-                fmt::format("{} is no list of revoked certificates in PEM: {}", file.string(), last_error()));
-  const bool signed_by_it = X509_CRL_verify(list.get(), X509_get0_pubkey(&authority)) == 1;
+  Authorities result;
+  while (Certificate certificate{PEM_read_bio_X509(bio.get(), nullptr, no_passphrase, nullptr)}) {
+    if (result.size() == limits::authorities_most)
+      return fail(Errc::invalid_argument, fmt::format("{} has more than {} certificates of authorities", file.string(),
+                                                      limits::authorities_most));
+    result.push_back(std::move(certificate));
+  }
+  // At the end of the text there is no further one; anything else is a certificate that cannot be read.
+  const bool ended = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
+  if (result.empty() || !ended)
+    return fail(Errc::invalid_argument, fmt::format("{} is no certificate in PEM: {}", file.string(), last_error()));
   ERR_clear_error();
-  if (!signed_by_it)
-    return fail(Errc::invalid_argument,
-                fmt::format("{} is not of the authority {}: copy it again from the machine where that was made",
-                            file.string(), name_of(authority)));
-  return list;
+  return result;
 }
 
-std::optional<WallTime> when_revoked(X509& certificate, X509_CRL& list) {
-  X509_REVOKED* entry = nullptr;
-  if (X509_CRL_get0_by_cert(&list, &entry, &certificate) != 1)
-    return std::nullopt;
-  return time_of(X509_REVOKED_get0_revocationDate(entry));
+Result<RevocationLists> revocations_from_pem(std::string_view pem, const Authorities& authorities,
+                                             const std::filesystem::path& file) {
+  const auto bio = reader(pem);
+  RevocationLists result;
+  bool any = false;
+  while (RevocationList list{PEM_read_bio_X509_CRL(bio.get(), nullptr, no_passphrase, nullptr)}) {
+    any = true;
+    for (const auto& authority : authorities)
+      if (is_list_of(*list, *authority)) {
+        std::erase_if(result, [&](const RevocationList& other) { return is_list_of(*other, *authority); });
+        result.push_back(std::move(list));
+        break;
+      }
+  }
+  if (const bool ended = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE; !any || !ended)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is no list of revoked certificates in PEM: {}", file.string(), last_error()));
+  ERR_clear_error();
+  if (result.empty())
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is not of the authority {}: copy it again from the machine where that was made",
+                            file.string(), name_of(*authorities.front())));
+  return result;
+}
+
+std::optional<WallTime> when_revoked(X509& certificate, const RevocationLists& lists) {
+  for (const auto& list : lists)
+    // Looks at the name of the issuer, too.
+    if (X509_REVOKED* entry = nullptr; X509_CRL_get0_by_cert(list.get(), &entry, &certificate) == 1)
+      return time_of(X509_REVOKED_get0_revocationDate(entry));
+  return std::nullopt;
+}
+
+bool is_list_of(X509_CRL& list, X509& authority) {
+  const bool is_signed = X509_CRL_verify(&list, X509_get0_pubkey(&authority)) == 1;
+  ERR_clear_error();
+  return is_signed;
+}
+
+X509* issuer_of(X509& certificate, const Authorities& authorities) {
+  const auto found = std::find_if(authorities.begin(), authorities.end(),
+                                  [&](const Certificate& authority) { return is_issued_by(certificate, *authority); });
+  return found == authorities.end() ? nullptr : found->get();
+}
+
+X509_CRL* list_of(X509& authority, const RevocationLists& lists) {
+  const auto found = std::find_if(lists.begin(), lists.end(),
+                                  [&](const RevocationList& list) { return is_list_of(*list, authority); });
+  return found == lists.end() ? nullptr : found->get();
 }
 
 bool is_issued_by(X509& certificate, X509& authority) {
@@ -353,13 +401,15 @@ bool belongs_to(EVP_PKEY& key, X509& certificate) {
   return fits;
 }
 
-std::string why_refused(X509& certificate, X509& authority) {
+std::string why_refused(X509& certificate, const Authorities& authorities) {
   for (const int purpose : {X509_PURPOSE_SSL_SERVER, X509_PURPOSE_SSL_CLIENT}) {
     if (purpose == X509_PURPOSE_SSL_SERVER && role_of(certificate) == CertificateRole::client)
       continue;
     const Store store{X509_STORE_new()};
     const StoreContext context{X509_STORE_CTX_new()};
-    if (!store || !context || X509_STORE_add_cert(store.get(), &authority) != 1
+    if (!store || !context
+        || !std::all_of(authorities.begin(), authorities.end(),
+                        [&](const Certificate& each) { return X509_STORE_add_cert(store.get(), each.get()) == 1; })
         || X509_STORE_CTX_init(context.get(), store.get(), &certificate, nullptr) != 1
         || X509_STORE_CTX_set_purpose(context.get(), purpose) != 1)
       return last_error();

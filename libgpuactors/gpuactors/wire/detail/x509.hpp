@@ -24,6 +24,9 @@ struct FreeBy {
 using Key = std::unique_ptr<EVP_PKEY, FreeBy<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, FreeBy<X509_free>>;
 using RevocationList = std::unique_ptr<X509_CRL, FreeBy<X509_CRL_free>>;
+/// Those whom a process trusts, one at least, and the lists that they have signed, one of each at most.
+using Authorities = std::vector<Certificate>;
+using RevocationLists = std::vector<RevocationList>;
 
 /// The period in which a certificate is valid.
 struct Validity {
@@ -42,6 +45,7 @@ struct Validity {
                                             EVP_PKEY& authority_key, const Validity& validity);
 
 /// Makes the list that follows `before`, with `added` revoked at `now`. Null: there was none before.
+/// @param added those that `authority` has issued; there may be none.
 [[nodiscard]] Result<RevocationList> make_revocations(X509_CRL* before, const std::vector<X509*>& added,
                                                       X509& authority, EVP_PKEY& authority_key, WallTime now);
 
@@ -55,16 +59,28 @@ struct Validity {
 [[nodiscard]] Result<Key> key_from_pem(std::string_view pem, const std::filesystem::path& file);
 [[nodiscard]] Result<Certificate> certificate_from_pem(std::string_view pem, const std::filesystem::path& file);
 
-/// Reads PEM with a list of revoked certificates, which `authority` must have signed.
+/// Reads PEM with the certificates of authorities, one to `limits::authorities_most`.
 /// @returns `invalid_argument` that names `file`.
-[[nodiscard]] Result<RevocationList> revocations_from_pem(std::string_view pem, X509& authority,
-                                                          const std::filesystem::path& file);
+[[nodiscard]] Result<Authorities> authorities_from_pem(std::string_view pem, const std::filesystem::path& file);
 
-/// Returns when the certificate was revoked, according to a list of its authority; none if it was not.
-[[nodiscard]] std::optional<WallTime> when_revoked(X509& certificate, X509_CRL& list);
+/// Reads PEM with lists of revoked certificates, and leaves out those of others than `authorities`. Of several lists of
+/// one authority it takes the last.
+/// @returns `invalid_argument` that names `file`, also if no list is of any of them.
+[[nodiscard]] Result<RevocationLists> revocations_from_pem(std::string_view pem, const Authorities& authorities,
+                                                           const std::filesystem::path& file);
 
-/// Returns whether `authority` has signed the certificate.
+/// Returns when the certificate was revoked, according to the list of its authority; none if it was not.
+[[nodiscard]] std::optional<WallTime> when_revoked(X509& certificate, const RevocationLists& lists);
+
+/// Returns whether `authority` has signed the certificate, or the list.
 [[nodiscard]] bool is_issued_by(X509& certificate, X509& authority);
+[[nodiscard]] bool is_list_of(X509_CRL& list, X509& authority);
+
+/// Returns who of the authorities has signed the certificate; null if none of them has.
+[[nodiscard]] X509* issuer_of(X509& certificate, const Authorities& authorities);
+
+/// Returns the list that `authority` has signed; null if it has none.
+[[nodiscard]] X509_CRL* list_of(X509& authority, const RevocationLists& lists);
 
 /// Returns what the owner of a certificate may do.
 [[nodiscard]] CertificateRole role_of(X509& certificate);
@@ -78,9 +94,9 @@ struct Validity {
 /// Returns whether `key` is the private key of the certificate.
 [[nodiscard]] bool belongs_to(EVP_PKEY& key, X509& certificate);
 
-/// Returns why peers that trust `authority` would refuse `certificate` regardless of the date; empty if they would
+/// Returns why peers that trust `authorities` would refuse `certificate` regardless of the date; empty if they would
 /// accept it.
-[[nodiscard]] std::string why_refused(X509& certificate, X509& authority);
+[[nodiscard]] std::string why_refused(X509& certificate, const Authorities& authorities);
 
 /// Returns whether `host` is an IPv4 or IPv6 address.
 [[nodiscard]] bool is_address(const std::string& host);

@@ -110,17 +110,20 @@ Result<void> BulkServer::Impl::listen() {
     GPUACTORS_LET(socket, transport::listen_local(address_.socket));
     local_ = std::move(socket);
   }
-  if (options_.listen.host.empty())
+  const auto& where = options_.listening;
+  if (where.host.empty())
     return {};
-  auto& host = address_.endpoint.host;
-  host = options_.advertised_host.empty() ? options_.listen.host : options_.advertised_host;
+  const auto& host = address_.endpoint.host = where.host;
   if (is_wildcard(host))
     return fail(Errc::invalid_argument,
                 fmt::format("{} is all addresses of this machine: say under which one others reach it", host));
-  GPUACTORS_LET(listener, transport::listen_tcp(options_.listen));
-  address_.endpoint.port = listener.port;
+  GPUACTORS_LET(port, listen_in(where.ports, random_id(), [&](std::uint16_t at) -> Result<std::uint16_t> {
+                  GPUACTORS_LET(listener, transport::listen_tcp({where.local(), at}));
+                  remote_ = std::move(listener.socket);
+                  return listener.port;
+                }));
+  address_.endpoint.port = port;
   address_.tls = tls_.has_value();
-  remote_ = std::move(listener.socket);
   if (const auto text = to_string(address_); !parse_bulk_address(text))
     return fail(Errc::invalid_argument, fmt::format("{} is no host name or address", host));
   return {};

@@ -97,28 +97,39 @@ std::string tls_error() {
 namespace {
 
 using Context = std::unique_ptr<SSL_CTX, detail::FreeBy<SSL_CTX_free>>;
-using detail::RevocationList;
+using detail::RevocationLists;
 
-/// Has all handshakes of `context` refuse the certificates of a list.
-bool use(X509_CRL& revocations, SSL_CTX* context) {
-  return X509_STORE_add_crl(SSL_CTX_get_cert_store(context), &revocations) == 1
+/// An authority that has revoked nothing need not have a list, while another one has: the lists that there are have
+/// been given to the store, so that none of this issuer is missing.
+int accept_without_list(int accepted, X509_STORE_CTX* context) {
+  if (accepted != 0 || X509_STORE_CTX_get_error(context) != X509_V_ERR_UNABLE_TO_GET_CRL)
+    return accepted;
+  X509_STORE_CTX_set_error(context, X509_V_OK);
+  return 1;
+}
+
+/// Has all handshakes of `context` refuse the certificates of these lists.
+bool use(const RevocationLists& revocations, SSL_CTX* context) {
+  auto* store = SSL_CTX_get_cert_store(context);
+  return std::all_of(revocations.begin(), revocations.end(),
+                     [&](const auto& list) { return X509_STORE_add_crl(store, list.get()) == 1; })
          && X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_CRL_CHECK) == 1;
 }
 
-/// Reads the list of revoked certificates, if there is one. A list that was in use stays in use until there is another:
-/// its file may be away for a moment.
-Result<RevocationList> load_revocations(const CertificateFiles& files, X509_CRL* before) {
+/// Reads the lists of revoked certificates, if there are any. A list that was in use stays in use until there is
+/// another one of its authority: its file may be away for a moment.
+Result<RevocationLists> load_revocations(const CertificateFiles& files, const RevocationLists& before) {
   if (files.revoked.empty())
-    return RevocationList{};
-  GPUACTORS_LET(authority, detail::load_certificate(files.authority));
-  GPUACTORS_LET(list, detail::load_revocations(files.revoked, *authority));
-  if (list == nullptr && before != nullptr && X509_CRL_verify(before, X509_get0_pubkey(authority.get())) == 1)
-    list.reset(X509_CRL_dup(before));
-  ERR_clear_error();
-  return std::move(list);
+    return RevocationLists{};
+  GPUACTORS_LET(authorities, detail::load_authorities(files.authority));
+  GPUACTORS_LET(lists, detail::load_revocations(files.revoked, authorities));
+  for (const auto& authority : authorities)
+    if (auto* last = detail::list_of(*authority, before); last != nullptr && !detail::list_of(*authority, lists))
+      lists.emplace_back(X509_CRL_dup(last));
+  return std::move(lists);
 }
 
-Result<Context> load_context(const CertificateFiles& files, X509_CRL* revocations) {
+Result<Context> load_context(const CertificateFiles& files, const RevocationLists& revocations) {
   ERR_clear_error();
   Context context{SSL_CTX_new(TLS_method())};
   if (!context)
@@ -128,7 +139,7 @@ Result<Context> load_context(const CertificateFiles& files, X509_CRL* revocation
   SSL_CTX_set_ciphersuites(raw, ciphers);
   SSL_CTX_set_options(raw, SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, accept_without_list);
   // Connections are reused, TLS sessions are not: a ticket would only be unexpected bytes on an idle connection.
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_num_tickets(raw, 0);
@@ -144,7 +155,7 @@ Result<Context> load_context(const CertificateFiles& files, X509_CRL* revocation
   if (SSL_CTX_check_private_key(raw) != 1)
     return fail(Errc::invalid_argument, fmt::format("{} is not the key of {}: {}", files.key.string(),
                                                     files.certificate.string(), tls_error()));
-  if (revocations != nullptr && !use(*revocations, raw))
+  if (!revocations.empty() && !use(revocations, raw))
     return fail(Errc::internal, fmt::format("OpenSSL cannot use {}: {}", files.revoked.string(), tls_error()));
   return context;
 }
@@ -208,15 +219,21 @@ public:
     return state_;
   }
 
+  [[nodiscard]] WallTime valid_until() {
+    state();
+    const std::lock_guard lock{mutex_};
+    return valid_until_;
+  }
+
   [[nodiscard]] bool is_revoked(X509& certificate) {
     const std::lock_guard lock{mutex_};
-    return revocations_ != nullptr && detail::when_revoked(certificate, *revocations_);
+    return detail::when_revoked(certificate, revocations_).has_value();
   }
 
 private:
   Result<void> load(const Stamps& stamps) {
-    GPUACTORS_LET(revocations, load_revocations(files_, revocations_.get()));
-    GPUACTORS_LET(context, load_context(files_, revocations.get()));
+    GPUACTORS_LET(revocations, load_revocations(files_, revocations_));
+    GPUACTORS_LET(context, load_context(files_, revocations));
     context_ = std::move(context);
     revocations_ = std::move(revocations);
     stamps_ = stamps;
@@ -281,7 +298,7 @@ private:
   Stamps tried_{};
   TimePoint try_again_{};
   Context context_;
-  RevocationList revocations_;
+  RevocationLists revocations_;
   WallTime valid_until_;
   WallTime warn_at_ = WallTime::max();
   /// Why the files that were tried last cannot be used.
@@ -313,6 +330,10 @@ Result<TlsSession> TlsContext::open(int socket, TlsPart part) const {
   if (part == TlsPart::connects_to_any)
     SSL_set_purpose(session.get(), X509_PURPOSE_SSL_CLIENT);
   return session;
+}
+
+WallTime TlsContext::valid_until() const {
+  return loaded_->valid_until();
 }
 
 TlsPeer::TlsPeer(const TlsContext& context, const SSL& session)

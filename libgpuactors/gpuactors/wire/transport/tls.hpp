@@ -43,6 +43,9 @@ public:
   /// @returns `unavailable` if no memory is left.
   [[nodiscard]] Result<TlsSession> open(int socket, TlsPart part) const;
 
+  /// Returns when the certificate in use ends. Looks at the files, once a second at most.
+  [[nodiscard]] WallTime valid_until() const;
+
 private:
   friend class TlsPeer;
   class Loaded;

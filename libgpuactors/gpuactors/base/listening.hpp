@@ -1,0 +1,59 @@
+// Listening: where a process listens, and by which address others reach it there.
+#pragma once
+
+#include <gpuactors/base/result.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace gpuactors {
+
+/// TCP ports from which a process takes those at which it listens, both ends included. Without a first one, the system
+/// chooses.
+struct PortRange {
+  std::uint16_t first = 0;
+  std::uint16_t last = 0;
+
+  [[nodiscard]] bool is_any() const noexcept {
+    return first == 0;
+  }
+
+  friend bool operator==(const PortRange&, const PortRange&) = default;
+};
+
+/// Parses "FIRST-LAST", such as "7720-7799", or one port; the ports are from 1 to 65535.
+/// @returns `invalid_argument`, saying what would be right.
+[[nodiscard]] Result<PortRange> parse_ports(std::string_view text);
+
+/// Renders "7720-7799", or "any".
+[[nodiscard]] std::string to_string(const PortRange& ports);
+
+/// Where a process listens for others.
+struct Listening {
+  /// The name or address by which others reach it.
+  std::string host{};
+  /// The address of this machine at which it listens, if that is another one: behind a container's bridge or NAT, where
+  /// `host` is no address of this machine. Port numbers are the same outside and inside.
+  std::string bind{};
+  PortRange ports{};
+
+  /// Returns the address at which the process listens.
+  [[nodiscard]] const std::string& local() const noexcept {
+    return bind.empty() ? host : bind;
+  }
+
+  friend bool operator==(const Listening&, const Listening&) = default;
+};
+
+/// Listens at the first port of a range that is free, beginning anywhere in it: who comes to the port of a process that
+/// has ended should rather find nobody than its successor.
+/// @param begin any number, which says where to begin.
+/// @param listen listens at a port, 0 for any, and returns the one that it got; `unavailable` where the next one of the
+///               range may do.
+/// @returns `unavailable` if no port of the range is free; other errors as `listen` returns them.
+[[nodiscard]] Result<std::uint16_t> listen_in(const PortRange& ports, std::uint64_t begin,
+                                              const std::function<Result<std::uint16_t>(std::uint16_t)>& listen);
+
+} // namespace gpuactors

@@ -1,0 +1,56 @@
+#include <gpuactors/cluster/detail/certificate_watch.hpp>
+
+#include <mutex>
+#include <utility>
+
+namespace gpuactors::detail {
+
+class CertificateWatch::Rounds : public std::enable_shared_from_this<Rounds> {
+public:
+  Rounds(DaemonCore& core, caf::strong_actor_ptr actor) : core_(&core), actor_(std::move(actor)) {
+    // nop
+  }
+
+  void look() {
+    const std::lock_guard lock{mutex_};
+    if (core_ == nullptr)
+      return;
+    const auto until = core_->links().certificate_until();
+    if (!until)
+      return;
+    if (std::exchange(last_, *until) != *until) {
+      v1::HolderUsage message;
+      message.set_certificate_until_unix_s(
+          std::chrono::duration_cast<std::chrono::seconds>(until->time_since_epoch()).count());
+      caf_version::post(actor_, std::move(message));
+    }
+    core_->links().after(limits::certificate_look, [weak = weak_from_this()] {
+      if (const auto self = weak.lock())
+        self->look();
+    });
+  }
+
+  void end() {
+    const std::lock_guard lock{mutex_};
+    core_ = nullptr;
+    actor_ = nullptr;
+  }
+
+private:
+  std::mutex mutex_;
+  // Guarded by the mutex.
+  DaemonCore* core_;
+  caf::strong_actor_ptr actor_;
+  WallTime last_{};
+};
+
+CertificateWatch::CertificateWatch(DaemonCore& core, caf::strong_actor_ptr actor)
+  : rounds_(std::make_shared<Rounds>(core, std::move(actor))) {
+  rounds_->look();
+}
+
+CertificateWatch::~CertificateWatch() {
+  rounds_->end();
+}
+
+} // namespace gpuactors::detail
