@@ -236,7 +236,9 @@ Result<void> with_ready_file(DaemonArguments& arguments, const std::function<Res
   arguments.node.registered = [file] { file->set(true); };
   arguments.node.unregistered = [file] { file->set(false); };
   auto ended = run();
-  file->set(false);
+  // The file's last owner is this function.
+  arguments.node.registered = [] {};
+  arguments.node.unregistered = [] {};
   return ended;
 }
 

@@ -107,12 +107,12 @@ void write_nodes(MetricsWriter& out, const v1::ClusterState& state) {
   }
   out.family("gpuactors_certificate_end_timestamp_seconds", "gauge",
              "When the certificate of the broker or of a node ends, in seconds since 1970.");
-  if (state.certificate_until_unix_s() != 0)
-    out.sample({{"process", "broker"}, {"node", ""}}, static_cast<double>(state.certificate_until_unix_s()));
+  if (state.has_certificate())
+    out.sample({{"process", "broker"}, {"node", ""}}, static_cast<double>(state.certificate().until_unix_s()));
   for (const auto& entry : state.nodes())
-    if (entry.certificate_until_unix_s() != 0)
+    if (entry.has_certificate())
       out.sample({{"process", "node"}, {"node", entry.node().name()}},
-                 static_cast<double>(entry.certificate_until_unix_s()));
+                 static_cast<double>(entry.certificate().until_unix_s()));
   out.family("gpuactors_node_host_memory_bytes", "gauge", "Host memory that a node offers.");
   for (const auto& entry : state.nodes())
     out.sample({{"node", entry.node().name()}}, static_cast<double>(host_memory_in(entry.node().resource_units())));

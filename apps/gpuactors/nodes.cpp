@@ -72,7 +72,7 @@ Json json_nodes(const v1::ClusterState& state) {
                     {"address", node.address()},
                     {"state", entry.state()},
                     {"release", entry.release()},
-                    {"certificate_until", json_of_time(entry.certificate_until_unix_s())},
+                    {"certificate_until", json_of_time(entry.certificate().until_unix_s())},
                     {"cpus", Share{node.cpu_units()}.to_double()},
                     {"devices", node.devices_size()},
                     {"failed_devices", std::move(failed)},

@@ -147,7 +147,7 @@ Json json_status(const v1::ClusterState& state) {
                        {"client_list", json_clients(state)},
                        {"release", state.release()},
                        {"started", utc_for_programs(from_unix_ns(state.started_unix_ns()))},
-                       {"certificate_until", json_of_time(state.certificate_until_unix_s())},
+                       {"certificate_until", json_of_time(state.certificate().until_unix_s())},
                        {"standby", json_standby(state)},
                        {"takeovers", json_of(state.term())}}});
 }

@@ -188,18 +188,29 @@ TEST_CASE("a node counts as registered until the broker that has accepted it is 
 TEST_CASE("the broker hears when the node's certificate ends, at once and with each registration") {
   Scene scene;
   v1::HolderUsage message;
-  message.set_certificate_until_unix_s(1'800'000'000);
+  message.mutable_certificate()->set_until_unix_s(1'800'000'000);
   scene.core->used(message);
   REQUIRE(scene.world.certificates.size() == 1);
   CHECK(scene.world.certificates[0].node() == "node");
   CHECK(scene.world.certificates[0].agent() == scene.world.registration.agent());
-  CHECK(scene.world.certificates[0].certificate_until_unix_s() == 1'800'000'000);
+  CHECK(scene.world.certificates[0].certificate().until_unix_s() == 1'800'000'000);
   scene.core->broker_changed(nullptr);
-  message.set_certificate_until_unix_s(1'900'000'000);
+  message.mutable_certificate()->set_until_unix_s(1'900'000'000);
   scene.core->used(message);
   CHECK(scene.world.certificates.size() == 1);
   scene.core->broker_changed(std::make_shared<Somebody>(0));
-  CHECK(scene.world.registration.certificate_until_unix_s() == 1'900'000'000);
+  CHECK(scene.world.registration.certificate().until_unix_s() == 1'900'000'000);
+  // What came while the broker had not accepted the node yet is repeated, and nothing else.
+  message.mutable_certificate()->set_until_unix_s(2'000'000'000);
+  scene.core->used(message);
+  CHECK(scene.world.certificates.size() == 2);
+  scene.world.answer(Result<void>{});
+  REQUIRE(scene.world.certificates.size() == 3);
+  CHECK(scene.world.certificates[2].certificate().until_unix_s() == 2'000'000'000);
+  scene.core->broker_changed(nullptr);
+  scene.core->broker_changed(std::make_shared<Somebody>(0));
+  scene.world.answer(Result<void>{});
+  CHECK(scene.world.certificates.size() == 3);
 }
 
 TEST_CASE("a refused agent asks again, and says so once") {

@@ -66,7 +66,7 @@ public:
   }
 
   void post(const ContactPtr&, v1::HolderUsage message) override {
-    if (message.certificate_until_unix_s() != 0)
+    if (message.has_certificate())
       certificates.push_back(std::move(message));
   }
 

@@ -321,14 +321,14 @@ TEST_CASE("the state says when the certificates of broker and nodes end, as thei
     v1::HolderUsage message;
     message.set_node(node);
     message.set_agent(agent);
-    message.set_certificate_until_unix_s(unix_s);
+    message.mutable_certificate()->set_until_unix_s(unix_s);
     scene.core.used(message);
   };
-  const auto of_node = [&] { return scene.core.state({}).nodes(0).certificate_until_unix_s(); };
-  CHECK(scene.core.state({}).certificate_until_unix_s() == 0);
+  const auto of_node = [&] { return scene.core.state({}).nodes(0).certificate().until_unix_s(); };
+  CHECK(scene.core.state({}).certificate().until_unix_s() == 0);
   CHECK(of_node() == 0);
   until("", 0, 1'900'000'000);
-  CHECK(scene.core.state({}).certificate_until_unix_s() == 1'900'000'000);
+  CHECK(scene.core.state({}).certificate().until_unix_s() == 1'900'000'000);
   CHECK(of_node() == 0);
   until("n0", 7, 1'800'000'000);
   CHECK(of_node() == 1'800'000'000);
@@ -337,7 +337,7 @@ TEST_CASE("the state says when the certificates of broker and nodes end, as thei
   until("n0", 8, 1);
   until("n1", 7, 1);
   CHECK(of_node() == 1'800'000'000);
-  CHECK(scene.core.state({}).certificate_until_unix_s() == 1'900'000'000);
+  CHECK(scene.core.state({}).certificate().until_unix_s() == 1'900'000'000);
 }
 
 TEST_CASE("a node says with its registration when its certificate ends") {
@@ -347,9 +347,9 @@ TEST_CASE("a node says with its registration when its certificate ends") {
   message.mutable_node()->set_cpu_units(100'000);
   message.set_agent(7);
   for (const std::int64_t until : {1'800'000'000, 1'900'000'000}) {
-    message.set_certificate_until_unix_s(until);
+    message.mutable_certificate()->set_until_unix_s(until);
     scene.core.add_node(message, std::make_shared<Somebody>(),
                         BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
-    CHECK(scene.core.state({}).nodes(0).certificate_until_unix_s() == until);
+    CHECK(scene.core.state({}).nodes(0).certificate().until_unix_s() == until);
   }
 }

@@ -150,16 +150,23 @@ TEST_CASE("nodes, devices, quotas and clients that are not well are problems, wi
   CHECK(found[4].text == "1 client has lost the connection to the broker, and has time to return.");
 }
 
-TEST_CASE("a certificate is a problem from three days before its end on") {
-  const auto unix_s = [](std::chrono::system_clock::time_point time) {
-    return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
+TEST_CASE("a certificate is a problem in its last three days, or the last sixth of a short life") {
+  const auto set = [](v1::CertificateLife& life, std::chrono::system_clock::time_point from,
+                      std::chrono::system_clock::time_point until) {
+    using std::chrono::duration_cast;
+    life.set_from_unix_s(duration_cast<std::chrono::seconds>(from.time_since_epoch()).count());
+    life.set_until_unix_s(duration_cast<std::chrono::seconds>(until.time_since_epoch()).count());
   };
   v1::ClusterState state;
-  state.set_certificate_until_unix_s(unix_s(now + 73h));
-  auto& node = add_node(state, "n0");
+  auto& of_broker = *state.mutable_certificate();
+  auto& of_node = *add_node(state, "n0").mutable_certificate();
+  set(of_broker, now - 1'000h, now + 73h);
+  set(of_node, now - 49min, now + 11min);
   CHECK(problems(state).empty());
-  state.set_certificate_until_unix_s(unix_s(now + 72h));
-  node.set_certificate_until_unix_s(unix_s(now - 30min));
+  set(of_broker, now - 1'000h, now + 72h);
+  set(of_node, now - 51min, now + 9min);
+  CHECK(problems(state).size() == 2);
+  set(of_node, now - 90min, now - 30min);
   const auto found = problems(state);
   REQUIRE(found.size() == 2);
   CHECK(found[0].text

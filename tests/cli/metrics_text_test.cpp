@@ -38,7 +38,7 @@ v1::ClusterState busy_state() {
   node->mutable_node()->set_address("10.0.0.1");
   node->set_state("draining");
   node->set_release("1.2.2");
-  node->set_certificate_until_unix_s(1'800'000'000);
+  node->mutable_certificate()->set_until_unix_s(1'800'000'000);
   (*node->mutable_node()->mutable_resource_units())["host_memory"] = 4096;
   node->set_free_host_memory_bytes(1024);
   auto* device = state.add_devices();

@@ -164,10 +164,34 @@ def says_that_no_port_is_left(scene):
 
 def refuses_what_cannot_be(scene):
     for arguments, part in ((("--ports", "9-1"), "1-9 would be right"), (("--ports", "http"), "such as 7720-7799"),
-                            (("--host", "0.0.0.0"), "--bind 0.0.0.0")):
+                            (("--host", "0.0.0.0"), "--bind 0.0.0.0"),
+                            # An address of nobody here: not one port after the other is tried.
+                            (("--host", OUTSIDE, "--bind", "192.0.2.1", "--ports", "7720-7799"),
+                             "cannot listen on 192.0.2.1:0: Cannot assign")):
         done = subprocess.run([scene.program, "node", "--broker", scene.broker, *arguments], env=scene.env,
                               capture_output=True, text=True, timeout=DEADLINE, check=False)
         assert done.returncode == 2 and part in done.stderr, done
+
+
+def tells_the_address_that_it_was_told(scene):
+    """Brokers of a pair know each other by --advertise."""
+    store = [os.path.join(scene.folder, name) for name in ("first.db", "second.db")]
+    first = scene.daemon("first", "broker", "--listen", "127.0.0.1:0", "--store", store[0])
+    address = first.stdout.readline().split()[-1]
+    scene.daemon("second", "broker", "--listen", "127.0.0.1:0", "--store", store[1], "--standby-of", address,
+                 "--advertise", "10.99.0.2:7711")
+
+    def standby():
+        done = subprocess.run([scene.program, "status", "--json", "--broker", address], env=scene.env,
+                              capture_output=True, text=True, timeout=DEADLINE, check=True)
+        return json.loads(done.stdout)[0]["standby"]
+
+    same(until(standby, "the second stands by")["address"], "10.99.0.2:7711")
+    for wrong in ("10.99.0.2", "0.0.0.0:7711", "10.99.0.2:0"):
+        done = subprocess.run([scene.program, "broker", "--advertise", wrong], env=scene.env, capture_output=True,
+                              text=True, timeout=DEADLINE, check=False)
+        assert done.returncode == 2 and wrong in done.stderr and "10.0.0.1:7711" in done.stderr or \
+            "127.0.0.1:7711 would be right" in done.stderr, done
 
 
 def says_when_it_is_ready(scene):
@@ -175,10 +199,20 @@ def says_when_it_is_ready(scene):
     file = os.path.join(scene.folder, "ready")
     with open(file, "w", encoding="utf-8"):
         pass  # left by one that was killed
+    lonely = scene.daemon("early", "node", "--broker", f"{INSIDE}:{free_range()[0]}", "--name", "n2", "--devices",
+                          "host:1x1GiB", "--ready-file", file)
+    until(lambda: not os.path.exists(file), "the file is gone")
+    scene.end(lonely)
     node = scene.node("--ready-file", file)
     until(lambda: os.path.exists(file) and scene.is_there(), "the file is there")
     scene.end(node)
     assert not os.path.exists(file)
+    with open(file, "w", encoding="utf-8") as somebodys:
+        somebodys.write("something")
+    bad = subprocess.run([scene.program, "node", "--broker", scene.broker, "--ready-file", file],
+                         env=scene.env, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert bad.returncode == 2 and "is there already, and is no empty file" in bad.stderr, bad
+    os.remove(file)
     bad = subprocess.run([scene.program, "node", "--broker", scene.broker, "--ready-file", "/none/ready"],
                          env=scene.env, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert bad.returncode == 2 and "--ready-file /none/ready cannot be made" in bad.stderr, bad
@@ -201,7 +235,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         scene = Scene(os.path.abspath(sys.argv[1]), folder, stack)
         for case in (serves_by_published_ports, says_that_no_port_is_left, refuses_what_cannot_be,
-                     says_when_it_is_ready, is_not_ready_without_a_broker):
+                     tells_the_address_that_it_was_told, says_when_it_is_ready, is_not_ready_without_a_broker):
             case(scene)
             print("ok", case.__name__, flush=True)
 

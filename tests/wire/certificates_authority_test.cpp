@@ -72,7 +72,7 @@ TEST_CASE_METHOD(AuthorityFixture, "an authority is replaced while every folder 
 
   // The old one goes only when nobody needs it any more.
   const auto refusal = refusal_of(certs().retire_authority(false), Errc::invalid_argument);
-  CHECK_THAT(refusal, Contains("2 certificates of the old authority") && Contains("gpu1") && Contains(own));
+  CHECK_THAT(refusal, Contains("2 have certificates of the old authority") && Contains("gpu1") && Contains(own));
   CHECK(authorities() == std::vector{second, first});
   issue("gpu1");
   must(certs().issue({own, {}, {}}, folder / "certs"));
@@ -98,13 +98,16 @@ TEST_CASE_METHOD(AuthorityFixture, "the two files that are copied fit together i
     must(certs("gpu1").check());
   };
   const auto in_one_order = GENERATE(true, false);
+  const auto with_list = GENERATE(true, false);
   const auto copy_both = [&] {
     copy(in_one_order ? "ca.pem" : "revoked.pem");
     copy(in_one_order ? "revoked.pem" : "ca.pem");
   };
-  issue("gone");
-  must(certs().revoke("gone"));
-  copy_both();
+  if (with_list) {
+    issue("gone");
+    must(certs().revoke("gone"));
+    copy_both();
+  }
   must(certs().replace_authority(2'000));
   copy_both();
   issue("gpu1");
@@ -160,6 +163,8 @@ TEST_CASE_METHOD(AuthorityFixture, "a replacement that was interrupted is comple
     put("ca.key", "ca.key");
   must(certs().check());
   issue("gpu2");
+  issue("gone");
+  CHECK(must(certs().revoke("gone")).size() == 1);
   CHECK_FALSE(certs().retire_authority(true));
   CHECK(must(certs().replace_authority(2'000)).subject == second);
   CHECK(authorities() == std::vector{second, first});
@@ -185,7 +190,7 @@ TEST_CASE_METHOD(AuthorityFixture, "a retirement that was interrupted is complet
 TEST_CASE_METHOD(AuthorityFixture, "what cannot be replaced or retired is refused, and nothing is changed",
                  "[certificates]") {
   const auto before = text_of(folder / "certs/ca.pem");
-  CHECK_THAT(refusal_of(certs().retire_authority(false), Errc::not_found), Contains("the only authority"));
+  CHECK_THAT(refusal_of(certs().retire_authority(false), Errc::not_found), Contains("no authority is being replaced"));
   CHECK_THAT(refusal_of(certs().replace_authority(999), Errc::invalid_argument), Contains("a longer life is expected"));
   CHECK(refusal_of(certs().replace_authority(0), Errc::invalid_argument) != "");
   CHECK_THAT(refusal_of(certs("gpu1").replace_authority(2'000), Errc::not_found), Contains("ca.key is missing"));
@@ -232,6 +237,72 @@ TEST_CASE_METHOD(AuthorityFixture, "a file of authorities is read whole or refus
     many += one;
   write(many);
   CHECK_THAT(refusal_of(certs("gpu1").check(), Errc::invalid_argument), Contains("more than 8"));
+}
+
+TEST_CASE_METHOD(AuthorityFixture, "authorities that are trusted beside the own one stay", "[certificates]") {
+  must(certs("company").init(5'000));
+  const auto company = must(certs("company").list()).at(0).subject;
+  std::ofstream{folder / "certs/ca.pem", std::ios::app} << text_of(folder / "company/ca.pem");
+  CHECK_FALSE(certs().retire_authority(true));
+  const auto second = must(certs().replace_authority(2'000)).subject;
+  CHECK(authorities() == std::vector{second, first, company});
+  must(certs().retire_authority(true));
+  CHECK(authorities() == std::vector{second, company});
+}
+
+TEST_CASE_METHOD(AuthorityFixture, "no authority is made that nobody could read", "[certificates]") {
+  for (int i = 0; i < 7; ++i) {
+    must(certs("other" + std::to_string(i)).init(10));
+    std::ofstream{folder / "certs/ca.pem", std::ios::app} << text_of(folder / ("other" + std::to_string(i)) / "ca.pem");
+  }
+  CHECK_THAT(refusal_of(certs().replace_authority(2'000), Errc::invalid_argument), Contains("8 authorities already"));
+  CHECK_FALSE(has("certs/ca-next.key"));
+  must(certs().check());
+}
+
+TEST_CASE_METHOD(AuthorityFixture, "keys of authorities that others may read are refused, all of them",
+                 "[certificates]") {
+  must(certs().replace_authority(2'000));
+  using std::filesystem::perms;
+  std::filesystem::permissions(folder / "certs/ca-old.key", perms::owner_read | perms::others_read);
+  CHECK_THAT(refusal_of(certs().check(), Errc::invalid_argument), Contains("ca-old.key"));
+}
+
+TEST_CASE_METHOD(AuthorityFixture, "a certificate that ends with the authority that signs is not renewed for ever",
+                 "[certificates]") {
+  must(certs("company").init(5'000));
+  std::ofstream{folder / "certs/ca.pem", std::ios::app} << text_of(folder / "company/ca.pem");
+  now += Days{999};
+  must(certs().ensure());
+  const auto count = must(certs().issued()).size();
+  must(certs().ensure());
+  CHECK(must(certs().issued()).size() == count);
+}
+
+TEST_CASE_METHOD(AuthorityFixture, "the newest of several lists of an authority counts", "[certificates]") {
+  issue("a");
+  issue("b");
+  must(certs().revoke("a"));
+  const auto older = text_of(folder / "certs/revoked.pem");
+  must(certs().revoke("b"));
+  const auto newer = text_of(folder / "certs/revoked.pem");
+  const auto in_one_order = GENERATE(true, false);
+  std::ofstream{folder / "b/revoked.pem"} << (in_one_order ? older + newer : newer + older);
+  CHECK_THAT(refusal_of(certs("b").check(), Errc::invalid_argument), Contains("was revoked"));
+}
+
+TEST_CASE_METHOD(AuthorityFixture, "the list of a retired authority stays, also when others are revoked after it",
+                 "[certificates]") {
+  issue("gone");
+  must(certs().revoke("gone"));
+  must(certs().replace_authority(2'000));
+  issue("gpu2");
+  must(certs().issue({own, {}, {}}, folder / "certs"));
+  must(certs().retire_authority(true));
+  must(certs().revoke("gpu2"));
+  // A machine to which only this file was copied.
+  std::filesystem::copy_file(folder / "certs/revoked.pem", folder / "gone/revoked.pem", Copy::overwrite_existing);
+  CHECK_THAT(refusal_of(certs("gone").check(), Errc::invalid_argument), Contains("was revoked"));
 }
 
 TEST_CASE_METHOD(AuthorityFixture, "lists of those who are not trusted are left out beside others", "[certificates]") {

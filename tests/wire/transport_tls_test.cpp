@@ -1,15 +1,19 @@
 // Certificates that are replaced while a process runs.
 #include "certificate_fixture.hpp"
 
+#include <gpuactors/wire/detail/loaded.hpp>
 #include <gpuactors/wire/transport/tls.hpp>
 
 #include <support/catch.hpp>
+#include <support/results.hpp>
 
+#include <openssl/x509v3.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -237,6 +241,78 @@ TEST_CASE_METHOD(CertificateFixture, "processes with certificates of two authori
 
   REQUIRE(certs().retire_authority(true).has_value());
   CHECK(seen(*server, *bob).empty());
+}
+
+TEST_CASE_METHOD(CertificateFixture, "an old copy of the list brings nobody back", "[transport]") {
+  now = std::chrono::system_clock::now();
+  REQUIRE(certs().init(10).has_value());
+  for (const auto* name : {"alice", "bob"})
+    REQUIRE(certs().issue({name, {}, {}}, folder / name).has_value());
+  const auto server = TlsContext::load(*certs().check());
+  const auto bob = TlsContext::load(*certs("bob").check());
+  REQUIRE(server.has_value());
+  REQUIRE(bob.has_value());
+  REQUIRE(certs().revoke("alice").has_value());
+  const auto older = text_of(folder / "certs/revoked.pem");
+  REQUIRE(certs().revoke("bob").has_value());
+  CHECK(seen(*server, *bob).empty());
+  std::ofstream{folder / "certs/revoked.pem"} << older;
+  CHECK(seen(*server, *bob).empty());
+}
+
+TEST_CASE_METHOD(CertificateFixture, "certificates between an authority and a peer are not accepted", "[transport]") {
+  now = std::chrono::system_clock::now();
+  using namespace detail;
+  const CertificateLife life{now - Days{1}, now + Days{9}};
+  // An authority as a company may have it, which lets others sign for it.
+  const auto root_key = must(make_key());
+  const auto root = must(make_authority(*root_key, life));
+  X509_EXTENSION_free(X509_delete_ext(root.get(), X509_get_ext_by_NID(root.get(), NID_basic_constraints, -1)));
+  const std::unique_ptr<BASIC_CONSTRAINTS, FreeBy<BASIC_CONSTRAINTS_free>> any{BASIC_CONSTRAINTS_new()};
+  any->ca = 1;
+  REQUIRE(X509_add1_ext_i2d(root.get(), NID_basic_constraints, any.get(), 1, X509V3_ADD_DEFAULT) == 1);
+  REQUIRE(X509_sign(root.get(), root_key.get(), EVP_sha256()) > 0);
+  const auto between_key = must(make_key());
+  const auto between = must(make_authority(*between_key, life));
+  REQUIRE(X509_set_issuer_name(between.get(), X509_get_subject_name(root.get())) == 1);
+  REQUIRE(X509_sign(between.get(), root_key.get(), EVP_sha256()) > 0);
+  const auto key = must(make_key());
+  const auto direct = must(make_node({"direct", {"localhost"}, {}}, *key, *root, *root_key, life));
+  const auto leaf = must(make_node({"leaf", {"localhost"}, {}}, *key, *between, *between_key, life));
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream{folder / name} << text;
+    return folder / name;
+  };
+  const auto ca = write("ca.pem", must(to_pem(*root)));
+  const auto key_file = write("node.key", must(to_pem(*key)));
+  const auto of_direct = write("direct.pem", must(to_pem(*direct)));
+  const auto of_leaf = write("leaf.pem", must(to_pem(*leaf)) + must(to_pem(*between)));
+  const auto good = must(TlsContext::load({ca, of_direct, key_file, life.until}));
+  const auto chained = must(TlsContext::load({ca, of_leaf, key_file, life.until}));
+  CHECK_FALSE(seen(good, good).empty());
+  CHECK(seen(good, chained).empty());
+  CHECK(seen(chained, good).empty());
+}
+
+TEST_CASE_METHOD(CertificateFixture, "a list that OpenSSL cannot use lets nobody in", "[transport]") {
+  now = std::chrono::system_clock::now();
+  REQUIRE(certs().init(10).has_value());
+  REQUIRE(certs().issue({"bob", {}, {}}, folder / "bob").has_value());
+  REQUIRE(certs().issue({"alice", {}, {}}, folder / "alice").has_value());
+  REQUIRE(certs().revoke("bob").has_value());
+  // The same list, said to be for some reasons only.
+  using namespace detail;
+  const auto authority = must(load_authority(folder / "certs", now));
+  const auto list = std::move(must(load_all_revocations(folder / "certs/revoked.pem")).front());
+  const std::unique_ptr<ISSUING_DIST_POINT, FreeBy<ISSUING_DIST_POINT_free>> some{ISSUING_DIST_POINT_new()};
+  some->onlysomereasons = ASN1_BIT_STRING_new();
+  REQUIRE(ASN1_BIT_STRING_set_bit(some->onlysomereasons, 1, 1) == 1);
+  REQUIRE(X509_CRL_add1_ext_i2d(list.get(), NID_issuing_distribution_point, some.get(), 1, X509V3_ADD_DEFAULT) == 1);
+  REQUIRE(X509_CRL_sign(list.get(), authority.key.get(), EVP_sha256()) > 0);
+  std::ofstream{folder / "certs/revoked.pem"} << must(to_pem(*list));
+  const auto server = must(TlsContext::load(must(certs().check())));
+  CHECK(seen(server, must(TlsContext::load(must(certs("bob").check())))).empty());
+  CHECK(seen(server, must(TlsContext::load(must(certs("alice").check())))).empty());
 }
 
 TEST_CASE_METHOD(CertificateFixture, "a key of another certificate is refused when it is loaded", "[transport]") {

@@ -3,6 +3,7 @@
 
 #include <gpuactors/base/event_kind.hpp>
 #include <gpuactors/base/units.hpp>
+#include <gpuactors/wire/certificates.hpp>
 
 #include <apps/gpuactors/utc.hpp>
 #include <apps/gpuactors/words.hpp>
@@ -16,8 +17,6 @@
 namespace gpuactors::cli::dashboard {
 
 namespace {
-
-using WallTime = std::chrono::system_clock::time_point;
 
 /// Kinds of events that an operator should know of, which nothing in the state tells.
 constexpr std::array told{EventKind::node_lost, EventKind::stuck, EventKind::error, EventKind::stood_still};
@@ -43,18 +42,21 @@ void add_nodes(std::vector<Problem>& problems, const v1::ClusterState& state) {
 /// Where nobody has replaced a certificate yet. Those with a short life are renewed later than others.
 constexpr std::chrono::hours certificate_soon{3 * 24};
 
-void add_certificate(std::vector<Problem>& problems, std::string_view whose, std::int64_t until_unix_s, WallTime now) {
-  const auto until = from_unix_s(until_unix_s);
-  if (until_unix_s != 0 && until - certificate_soon <= now)
+void add_certificate(std::vector<Problem>& problems, std::string_view whose, const v1::CertificateLife& certificate,
+                     WallTime now) {
+  const CertificateLife life{from_unix_s(certificate.from_unix_s()), from_unix_s(certificate.until_unix_s())};
+  if (now >= warns_of(life, certificate_soon))
     problems.push_back({fmt::format("The certificate of {} {} {} UTC: issue another one (gpuactors certs issue).",
-                                    whose, until > now ? "ends at" : "has ended at", utc_for_people(until)),
+                                    whose, life.until > now ? "ends at" : "has ended at", utc_for_people(life.until)),
                         "nodes"});
 }
 
 void add_certificates(std::vector<Problem>& problems, const v1::ClusterState& state, WallTime now) {
-  add_certificate(problems, "the broker", state.certificate_until_unix_s(), now);
+  if (state.has_certificate())
+    add_certificate(problems, "the broker", state.certificate(), now);
   for (const auto& node : state.nodes())
-    add_certificate(problems, "node " + node.node().name(), node.certificate_until_unix_s(), now);
+    if (node.has_certificate())
+      add_certificate(problems, "node " + node.node().name(), node.certificate(), now);
 }
 
 void add_standby(std::vector<Problem>& problems, const v1::ClusterState& state) {

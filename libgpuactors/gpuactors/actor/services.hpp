@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/actor/call_stats.hpp>
+#include <gpuactors/actor/holder_table.hpp>
 #include <gpuactors/actor/placement.hpp>
 #include <gpuactors/actor/tensor_store.hpp>
 
@@ -35,6 +36,8 @@ struct ProcessServices {
   std::shared_ptr<const TypeRegistry> registry;
   /// How the tasks of the registry went here, by their numbers.
   std::shared_ptr<CallTable> tasks;
+  /// All that runs or waits for calls here.
+  std::shared_ptr<HolderTable> holders;
   std::shared_ptr<QuotaTable> quotas;
   std::shared_ptr<TensorStore> tensors;
   std::weak_ptr<ClusterLink> cluster;

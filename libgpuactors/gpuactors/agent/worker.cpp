@@ -29,6 +29,15 @@ bool is_isolated(const v1::StartActor& order) {
   return order.spec().isolated() || order.request().isolated();
 }
 
+std::string name_for_people(const v1::StartRunner&) {
+  return {};
+}
+
+std::string name_for_people(const v1::StartActor& order) {
+  const auto& spec = order.spec();
+  return "actor " + (spec.name().empty() ? fmt::format("{} {}", spec.type(), order.actor()) : spec.name());
+}
+
 Duration stuck_after(const v1::StartRunner&) {
   return {};
 }
@@ -145,6 +154,8 @@ void Worker::start(const Order& order, const Ins&... message) {
     return;
   slot->alone = !hands_out_handles_ && is_isolated(order);
   slot->stuck_after = stuck_after(order);
+  if (services_->holders != nullptr)
+    services_->holders->add(name_for_people(order), slot->control);
   const auto holder = slot->holder;
   caf_version::ask(this, holder, order, message...)
       .then([this, lease = order.lease()](v1::Started& message) { started(lease, message.pid()); },

@@ -58,6 +58,10 @@ std::string to_string(const std::vector<Endpoint>& endpoints) {
   return text;
 }
 
+bool is_any_address(std::string_view host) noexcept {
+  return host == "0.0.0.0" || host == "::";
+}
+
 bool is_loopback(std::string_view host) noexcept {
   // "127." alone does not suffice: a host name such as 127.example.org may resolve to any address.
   const auto is_part = [](char c) { return c == '.' || (c >= '0' && c <= '9'); };

@@ -32,6 +32,10 @@ struct Endpoint {
 /// Renders the form that `parse_endpoints` reads.
 [[nodiscard]] std::string to_string(const std::vector<Endpoint>& endpoints);
 
+/// Returns whether the host is all addresses of a machine ("0.0.0.0", "::"): one to listen at, and by which nobody
+/// reaches it.
+[[nodiscard]] bool is_any_address(std::string_view host) noexcept;
+
 /// Returns whether only this machine can reach the host: a loopback address or "localhost".
 [[nodiscard]] bool is_loopback(std::string_view host) noexcept;
 

@@ -350,6 +350,10 @@ inline constexpr std::int64_t certificate_days = 365;
 inline constexpr std::int64_t authority_days = 3'650;
 inline constexpr std::int64_t authority_days_most = 36'500;
 
+/// After which time the end of a cluster says what it waits for, and the longest time between two such notices.
+inline constexpr std::chrono::seconds close_notice{10};
+inline constexpr std::chrono::minutes close_notice_longest{10};
+
 /// How often a broker or node looks at its certificate while nobody connects.
 inline constexpr std::chrono::seconds certificate_look{10};
 

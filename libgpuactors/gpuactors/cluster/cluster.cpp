@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <iostream>
 
 namespace gpuactors {
 
@@ -161,6 +162,10 @@ Cluster& Cluster::operator=(Cluster&& other) noexcept {
     owner_ = other.owner_.exchange(false);
   }
   return *this;
+}
+
+void notice_to_standard_error(std::string_view line) {
+  std::cerr << fmt::format("gpuactors: {}\n", line);
 }
 
 Cluster::~Cluster() {

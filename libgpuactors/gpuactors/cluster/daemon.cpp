@@ -60,6 +60,7 @@ Result<void> with_broker(const BrokerDaemon& broker, const DaemonOptions& daemon
   const detail::Notices notices{daemon.notice};
   const auto options = with_notices(daemon, notices);
   GPUACTORS_LET(listen, parse_endpoint(broker.listen));
+  GPUACTORS_TRY(detail::check_advertised(broker.advertise));
   detail::warn_if_open(listen.host, options);
   GPUACTORS_LET(links, links_of(options, is_loopback(listen.host)));
   GPUACTORS_LET(core, detail::DaemonCore::make(links));

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpuactors {
@@ -163,6 +164,9 @@ struct PlacementGroup {
   std::vector<Bundle> bundles;
 };
 
+/// Writes a line for whoever runs the program: "gpuactors: LINE".
+void notice_to_standard_error(std::string_view line);
+
 /// One node of an embedded cluster.
 struct EmbeddedNode {
   std::string name{};
@@ -213,6 +217,10 @@ struct ConnectOptions {
   /// The types known here, so that calls are checked before they are sent; null means the types that the program
   /// registered.
   std::shared_ptr<const TypeRegistry> registry{};
+  /// After which time `Cluster::close` says what it waits for, and again after twice that, and so on; zero: never.
+  Duration close_notice = limits::close_notice;
+  /// Is called with that line, on another thread.
+  std::function<void(std::string_view)> notice = notice_to_standard_error;
 };
 
 /// The configuration of an embedded cluster.
@@ -228,6 +236,10 @@ struct EmbedOptions {
   std::string record{};
   /// The types that the cluster can run; null means the types that the program registered.
   std::shared_ptr<const TypeRegistry> registry{};
+  /// After which time `Cluster::close` says what it waits for, and again after twice that, and so on; zero: never.
+  Duration close_notice = limits::close_notice;
+  /// Is called with that line, on another thread.
+  std::function<void(std::string_view)> notice = notice_to_standard_error;
 };
 
 } // namespace gpuactors

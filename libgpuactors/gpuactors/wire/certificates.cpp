@@ -153,8 +153,9 @@ Result<void> issue_into(const Path& folder, const Path& out, CertificateOwner ow
   GPUACTORS_TRY(note_issued(folder, *certificate, pem));
   if (std::error_code error; !std::filesystem::equivalent(folder, out, error)) {
     GPUACTORS_TRY(write_authorities(out, authorities));
-    if (!revocations.empty())
-      GPUACTORS_TRY(write_revocations(out, revocations));
+    GPUACTORS_LET(all, load_all_revocations(folder / revoked_file));
+    if (!all.empty())
+      GPUACTORS_TRY(write_revocations(out, all));
   }
   return write_file(out / node_file, pem, Access::all, Existing::replace);
 }
@@ -310,7 +311,7 @@ Result<std::vector<CertificateInfo>> CertificateFolder::revoke(const std::string
   }
   if (certificates.empty())
     return fail(Errc::already_exists, fmt::format("{} is revoked already", which));
-  GPUACTORS_TRY(add_revocations(path_, certificates, std::move(lists), now));
+  GPUACTORS_TRY(add_revocations(path_, certificates, now));
   (void)lock;
   return result;
 }

@@ -20,6 +20,20 @@ using WallTime = std::chrono::system_clock::time_point;
 /// Renders "2026-11-21 06:51 UTC".
 [[nodiscard]] std::string to_string(WallTime time);
 
+/// The time in which a certificate may be used.
+struct CertificateLife {
+  WallTime from;
+  WallTime until;
+
+  friend bool operator==(const CertificateLife&, const CertificateLife&) = default;
+};
+
+/// From when on people are to be warned of a certificate's end: so long before, or in the last sixth of a short life.
+[[nodiscard]] inline WallTime warns_of(const CertificateLife& life, WallTime::duration before) noexcept {
+  const auto sixth = (life.until - life.from) / 6;
+  return life.until - (before < sixth ? before : sixth);
+}
+
 /// What the owner of a certificate may do in a cluster. The certificate's extended key usage says it: a node's is for
 /// servers and clients, a client's is for clients only.
 enum class CertificateRole : std::uint8_t {
@@ -126,17 +140,20 @@ public:
   [[nodiscard]] Result<std::vector<CertificateInfo>> revoke(const std::string& which) const;
 
   /// Makes another authority, which signs from now on; the one before it is trusted as well until it is retired. Copy
-  /// `ca.pem` to all machines before any certificate of the new one. An interrupted replacement is completed.
+  /// `ca.pem` and `revoked.pem` to all machines before any certificate of the new one. An interrupted replacement is
+  /// completed.
   /// @param days the new authority's lifetime, which has to end later than that of the one before.
   /// @returns the new authority; `not_found` without the authority's key, `already_exists` if another one is being
   ///          replaced, `invalid_argument` for a lifetime that is not allowed.
   [[nodiscard]] Result<CertificateInfo> replace_authority(std::int64_t days) const;
 
-  /// Ends a replacement: the authority that signs is the only one that is trusted. Copy `ca.pem` and `revoked.pem` to
-  /// all machines afterwards. Connections that exist stay.
+  /// Ends a replacement: the authority that was replaced is trusted no more. Copy `ca.pem` to all machines afterwards.
+  /// Connections that exist stay.
   /// @param force even if somebody has no valid certificate of the new authority yet.
-  /// @returns the authorities that are no longer trusted; `not_found` if there is none but the one that signs, or
-  ///          without its key; `invalid_argument`, naming those who would be locked out.
+  /// @returns the authority that is no longer trusted, or nothing if an earlier call has got so far; `not_found` if
+  /// none
+  ///          is being replaced, or without the key of the one that signs; `invalid_argument`, naming those who would
+  ///          be locked out.
   [[nodiscard]] Result<std::vector<CertificateInfo>> retire_authority(bool force) const;
 
   /// Checks that the folder's files can be used: all exist, keys are private, the key belongs to the certificate, the

@@ -1,6 +1,7 @@
 #include <gpuactors/base/random_id.hpp>
 #include <gpuactors/wire/detail/link_middleman.hpp>
 #include <gpuactors/wire/links.hpp>
+#include <gpuactors/wire/transport/sockets.hpp>
 
 #include <caf/io/middleman.hpp>
 #include <caf/io/network/default_multiplexer.hpp>
@@ -160,8 +161,8 @@ void Links::close() {
   middleman_ = nullptr;
 }
 
-std::optional<WallTime> Links::certificate_until() const {
-  return gate_->certificate_until();
+std::optional<CertificateLife> Links::certificate_life() const {
+  return gate_->certificate_life();
 }
 
 Result<std::uint16_t> Links::publish(const caf::strong_actor_ptr& actor, const Endpoint& listen) {
@@ -187,6 +188,7 @@ Result<std::uint16_t> Links::publish(const caf::strong_actor_ptr& actor, const E
 }
 
 Result<Endpoint> Links::publish_in(const Listening& where, const caf::strong_actor_ptr& actor) {
+  GPUACTORS_TRY(transport::check_listening(where));
   GPUACTORS_LET(port, listen_in(where.ports, random_id(), [&](std::uint16_t at) {
                   return publish(actor, Endpoint{where.local(), at});
                 }));

@@ -89,8 +89,8 @@ public:
   /// Calls `function` when `actor` ends, as `RequestPort::on_end` does.
   void on_end(const caf::strong_actor_ptr& actor, std::function<void()> function);
 
-  /// When this process's certificate ends, as its file is now; nothing in plaintext.
-  [[nodiscard]] std::optional<WallTime> certificate_until() const;
+  /// The life of this process's certificate, as its file is now; nothing in plaintext.
+  [[nodiscard]] std::optional<CertificateLife> certificate_life() const;
 
   [[nodiscard]] const LinkOptions& options() const noexcept {
     return options_;

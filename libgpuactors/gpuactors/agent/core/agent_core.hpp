@@ -190,7 +190,7 @@ private:
   /// Sends the broker all leases that are held here. @returns their number.
   std::uint32_t tell_held();
   void send_saves();
-  void certificate_changed(std::int64_t until_unix_s);
+  void report_certificate();
   void report_tasks();
   /// Keeps the end of an actor that has ended itself, to be repeated at each registration.
   void keep_own_end(std::uint64_t actor, const v1::LeaseEnded& message);
@@ -261,8 +261,9 @@ private:
   std::vector<v1::ActorSaved> unsent_saves_;
   // Actors that have ended themselves here, the latest last, for a broker that may not know.
   std::deque<v1::OwnEnd> own_ends_;
-  /// When the node's certificate ends, in seconds since 1970; 0: unknown.
-  std::int64_t certificate_until_ = 0;
+  /// Of the node's certificate, as its process told last and as the broker was told with the registration.
+  std::optional<v1::CertificateLife> certificate_;
+  std::optional<v1::CertificateLife> told_certificate_;
   DeviceLosses losses_;
   StartBlame starts_;
   /// How often the programs have changed.

@@ -59,7 +59,9 @@ void AgentCore::register_node() {
   message.set_link_timeout_ms(milliseconds(options_.link_timeout));
   message.set_registration(++registration_);
   message.set_release(release);
-  message.set_certificate_until_unix_s(certificate_until_);
+  if (certificate_)
+    *message.mutable_certificate() = *certificate_;
+  told_certificate_ = certificate_;
   message.set_held_ahead(tell_held());
   for (const auto& own : own_ends_)
     *message.add_own_ends() = own;
@@ -84,6 +86,9 @@ void AgentCore::registration_answered(std::uint64_t registration, const std::opt
     world_.notice(fmt::format("node {} is registered with the broker", options_.node.name()));
     world_.registered();
     accepted_ = true;
+    // A broker that was starting has not taken what came meanwhile.
+    if (certificate_ && (!told_certificate_ || told_certificate_->until_unix_s() != certificate_->until_unix_s()))
+      report_certificate();
     unsent_saves_.clear();
     said_.clear();
     left_ = false;
@@ -207,8 +212,10 @@ void AgentCore::send_saves() {
 }
 
 void AgentCore::used(const v1::HolderUsage& message) {
-  if (message.certificate_until_unix_s() != 0)
-    return certificate_changed(message.certificate_until_unix_s());
+  if (message.has_certificate()) {
+    certificate_ = message.certificate();
+    return report_certificate();
+  }
   if (message.tasks_size() > 0) {
     // After its end nobody would know what it has already counted.
     if (workers_.count(message.worker()) == 0)
@@ -224,12 +231,11 @@ void AgentCore::used(const v1::HolderUsage& message) {
   tell_broker(message);
 }
 
-void AgentCore::certificate_changed(std::int64_t until_unix_s) {
-  certificate_until_ = until_unix_s;
+void AgentCore::report_certificate() {
   v1::HolderUsage report;
   report.set_node(options_.node.name());
   report.set_agent(options_.id);
-  report.set_certificate_until_unix_s(until_unix_s);
+  *report.mutable_certificate() = *certificate_;
   tell_broker(std::move(report));
 }
 

@@ -428,8 +428,8 @@ private:
   /// Brokers that stand by for this one.
   Followers followers_;
   Turns turns_;
-  /// When the certificate of the broker's process ends, in seconds since 1970; 0: unknown.
-  std::int64_t certificate_until_unix_s_ = 0;
+  /// Of the certificate of the broker's process, as far as that is known.
+  std::optional<v1::CertificateLife> certificate_;
   EmptyingPace emptying_pace_;
   // Requests for the next places of actors that move; each only while it is being submitted.
   std::map<RequestId, ActorId> moves_;

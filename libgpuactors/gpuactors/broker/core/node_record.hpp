@@ -32,8 +32,8 @@ struct NodeRecord {
   /// How its tasks went.
   google::protobuf::RepeatedPtrField<v1::CallStats> tasks;
   std::string release;
-  /// When its certificate ends, in seconds since 1970; 0: unknown.
-  std::int64_t certificate_until_unix_s = 0;
+  /// Of its certificate, as far as that is known.
+  std::optional<v1::CertificateLife> certificate{};
   /// It has said goodbye: the end of its connection is its own end.
   bool leaves = false;
 };

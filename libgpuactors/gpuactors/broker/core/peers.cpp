@@ -11,6 +11,14 @@
 
 namespace gpuactors {
 
+namespace {
+
+std::optional<v1::CertificateLife> certificate_of(const v1::RegisterNode& message) {
+  return message.has_certificate() ? std::optional{message.certificate()} : std::nullopt;
+}
+
+} // namespace
+
 std::uint64_t BrokerCore::watch(const ContactPtr& contact, Peer peer) {
   const auto id = ++last_peer_;
   peers_.emplace(id, std::move(peer));
@@ -85,7 +93,7 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
     peers_.erase(known->second.peer);
     known->second.agent = agent;
     known->second.release = shown_release(message.release());
-    known->second.certificate_until_unix_s = message.certificate_until_unix_s();
+    known->second.certificate = certificate_of(message);
     known->second.peer = watch(agent, Peer{node.name(), 0});
     // What waits gets its place when it is known what the node holds: granted before, it would count as lost.
     ledger_.pause();
@@ -137,7 +145,7 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
     record.types = arrival.message.types();
     record.programs = arrival.message.programs();
     record.release = shown_release(arrival.message.release());
-    record.certificate_until_unix_s = arrival.message.certificate_until_unix_s();
+    record.certificate = certificate_of(arrival.message);
     record.peer = watch(arrival.agent, Peer{node.name(), 0});
     log_.add(EventKind::node_added, node.name());
     apply(*events);

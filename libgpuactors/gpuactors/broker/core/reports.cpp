@@ -90,10 +90,12 @@ void BrokerCore::used(const v1::HolderUsage& message) {
     used(entry);
   if (message.tasks_size() > 0)
     tasks_done(message);
-  if (const auto until = message.certificate_until_unix_s(); until != 0 && message.node().empty())
-    certificate_until_unix_s_ = until;
-  else if (auto* node = until != 0 ? node_of(message) : nullptr)
-    node->certificate_until_unix_s = until;
+  if (!message.has_certificate())
+    return;
+  if (message.node().empty())
+    certificate_ = message.certificate();
+  else if (auto* node = node_of(message))
+    node->certificate = message.certificate();
 }
 
 NodeRecord* BrokerCore::node_of(const v1::HolderUsage& message) {

@@ -19,7 +19,8 @@ void BrokerCore::add_nodes(v1::ClusterState& result, StateRoom& room, Allowance&
     node->set_state(record.agent == nullptr ? "away" : std::string{to_string(view.state)});
     node->set_agent_address(known.address());
     node->set_release(record.release);
-    node->set_certificate_until_unix_s(record.certificate_until_unix_s);
+    if (record.certificate)
+      *node->mutable_certificate() = *record.certificate;
     node->set_free_host_memory_bytes(host_memory_in(view.free_resources));
     if (!room.keeps(*result.mutable_nodes(), "nodes"))
       return;
@@ -128,7 +129,8 @@ v1::ClusterState BrokerCore::state(const v1::GetState& message) const {
   result.set_started_unix_ns(log_.started_unix_ns());
   result.set_release(gpuactors::release);
   result.set_term(options_.term);
-  result.set_certificate_until_unix_s(certificate_until_unix_s_);
+  if (certificate_)
+    *result.mutable_certificate() = *certificate_;
   return result;
 }
 

@@ -36,9 +36,9 @@ public:
 
   /// The address at which processes of this machine reach the broker.
   [[nodiscard]] Endpoint local_endpoint() const {
-    return endpoint_.host == "0.0.0.0" ? Endpoint{"127.0.0.1", endpoint_.port}
-           : endpoint_.host == "::"    ? Endpoint{"::1", endpoint_.port}
-                                       : endpoint_;
+    if (!is_any_address(endpoint_.host))
+      return endpoint_;
+    return {endpoint_.host == "::" ? "::1" : "127.0.0.1", endpoint_.port};
   }
 
   [[nodiscard]] const caf::strong_actor_ptr& handle() const noexcept {

@@ -5,6 +5,14 @@
 
 namespace gpuactors::detail {
 
+namespace {
+
+std::int64_t unix_s(WallTime time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
+}
+
+} // namespace
+
 class CertificateWatch::Rounds : public std::enable_shared_from_this<Rounds> {
 public:
   Rounds(DaemonCore& core, caf::strong_actor_ptr actor) : core_(&core), actor_(std::move(actor)) {
@@ -15,13 +23,13 @@ public:
     const std::lock_guard lock{mutex_};
     if (core_ == nullptr)
       return;
-    const auto until = core_->links().certificate_until();
-    if (!until)
+    const auto life = core_->links().certificate_life();
+    if (!life)
       return;
-    if (std::exchange(last_, *until) != *until) {
+    if (std::exchange(last_, *life) != *life) {
       v1::HolderUsage message;
-      message.set_certificate_until_unix_s(
-          std::chrono::duration_cast<std::chrono::seconds>(until->time_since_epoch()).count());
+      message.mutable_certificate()->set_from_unix_s(unix_s(life->from));
+      message.mutable_certificate()->set_until_unix_s(unix_s(life->until));
       caf_version::post(actor_, std::move(message));
     }
     core_->links().after(limits::certificate_look, [weak = weak_from_this()] {
@@ -41,7 +49,7 @@ private:
   // Guarded by the mutex.
   DaemonCore* core_;
   caf::strong_actor_ptr actor_;
-  WallTime last_{};
+  CertificateLife last_{};
 };
 
 CertificateWatch::CertificateWatch(DaemonCore& core, caf::strong_actor_ptr actor)

@@ -9,6 +9,7 @@
 #include <gpuactors/cluster/detail/actor_cell.hpp>
 #include <gpuactors/cluster/detail/actor_ends.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
+#include <gpuactors/cluster/detail/close_notice.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
 #include <gpuactors/cluster/detail/offered_resources.hpp>
@@ -135,7 +136,8 @@ std::string describe_process() {
 
 ClusterCore::ClusterCore()
   : executor_(std::make_shared<Executor>()), tensors_(std::make_shared<TensorStore>()),
-    quotas_(std::make_shared<QuotaTable>()), ends_(std::make_shared<ActorEnds>()) {
+    quotas_(std::make_shared<QuotaTable>()), holders_(std::make_shared<HolderTable>()),
+    ends_(std::make_shared<ActorEnds>()) {
   // nop
 }
 
@@ -218,6 +220,8 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
 }
 
 Result<void> ClusterCore::start(EmbedOptions options) {
+  close_notice_ = options.close_notice;
+  notice_ = std::move(options.notice);
   GPUACTORS_TRY(open(std::move(options.registry), std::nullopt));
   BrokerOptions broker;
   if (!options.record.empty()) {
@@ -247,6 +251,8 @@ Result<void> ClusterCore::start(EmbedOptions options) {
 Result<void> ClusterCore::start(const ConnectOptions& options,
                                 const std::function<Result<void>(ClusterCore&)>& on_system) {
   GPUACTORS_TRY(check_connection(options));
+  close_notice_ = options.close_notice;
+  notice_ = options.notice;
   GPUACTORS_LET(broker, parse_endpoints(options.broker));
   GPUACTORS_LET(links, link_options(options.certificates, options.insecure, false));
   links.heartbeat = options.heartbeat;
@@ -299,6 +305,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
 void ClusterCore::fill(ProcessServices& services) {
   services.registry = registry_;
   services.tasks = std::make_shared<CallTable>(registry_->task_names());
+  services.holders = holders_;
   services.quotas = quotas_;
   services.tensors = tensors_;
   tensors_->use_devices(services.devices);
@@ -377,6 +384,7 @@ void ClusterCore::task_ended(LeaseId lease, std::uint64_t run) noexcept {
 }
 
 void ClusterCore::await_holders() {
+  const CloseNotice says_why{holders_, close_notice_, notice_};
   system_->await_all_actors_done();
   threads_->join();
   // The users' own detached CAF actors count as done before their threads end. Those threads still cancel timeouts at a

@@ -151,6 +151,10 @@ private:
   std::shared_ptr<Executor> executor_;
   std::shared_ptr<TensorStore> tensors_;
   std::shared_ptr<QuotaTable> quotas_;
+  std::shared_ptr<HolderTable> holders_;
+  /// How the end of the cluster says what it waits for: as in `EmbedOptions`.
+  Duration close_notice_{};
+  std::function<void(std::string_view)> notice_;
   std::shared_ptr<ActorEnds> ends_;
   std::unique_ptr<Config> config_;
   std::unique_ptr<caf::actor_system> system_;

@@ -29,8 +29,10 @@ Result<std::string> address_towards(const Endpoint& to) {
   if (socket >= 0)
     ::close(socket);
   if (!done)
-    return fail(Errc::unavailable,
-                fmt::format("no way to {}: say with --host where this machine can be reached", to.host));
+    return fail(
+        Errc::unavailable,
+        fmt::format("no way to {}: say where this machine can be reached (--host of a node, --advertise of a broker)",
+                    to.host));
   return std::string{text.data()};
 }
 
@@ -43,8 +45,15 @@ Result<Endpoint> advertised(const std::string& told, const Endpoint& listen, con
   return Endpoint{std::move(host), listen.port};
 }
 
-bool is_any_address(const std::string& host) noexcept {
-  return host == "0.0.0.0" || host == "::";
+Result<void> check_advertised(const std::string& told) {
+  if (told.empty())
+    return {};
+  GPUACTORS_LET(endpoint, parse_endpoint(told));
+  if (is_any_address(endpoint.host) || endpoint.port == 0)
+    return fail(Errc::invalid_argument, fmt::format("{} is no address by which others reach this broker: 10.0.0.1:7711 "
+                                                    "would be one",
+                                                    told));
+  return {};
 }
 
 Result<std::string> address_towards(const std::vector<Endpoint>& to) {

@@ -14,12 +14,12 @@ namespace gpuactors::detail {
 /// The same for the first of several for which there is one.
 [[nodiscard]] Result<std::string> address_towards(const std::vector<Endpoint>& to);
 
-/// The address by which a process that listens at `listen` is known to `other`.
-/// @param told "HOST:PORT" that the operator has named; empty: none.
-/// @returns also `invalid_argument` for one that is no such address.
+/// The address by which a broker that listens at `listen` is known to `other`.
+/// @param told "HOST:PORT" that the operator has named, as `check_advertised` lets pass; empty: none.
 [[nodiscard]] Result<Endpoint> advertised(const std::string& told, const Endpoint& listen, const Endpoint& other);
 
-/// Whether a process that listens there does so at all addresses of its machine.
-[[nodiscard]] bool is_any_address(const std::string& host) noexcept;
+/// Whether others can reach a broker by what the operator says, or nothing is said.
+/// @returns `invalid_argument`, saying what would be right.
+[[nodiscard]] Result<void> check_advertised(const std::string& told);
 
 } // namespace gpuactors::detail

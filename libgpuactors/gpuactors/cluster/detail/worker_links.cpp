@@ -26,7 +26,9 @@ public:
 
   void on_error(Error error) override {
     // The request went to the control actor, so `actor_died` means that the worker is gone.
-    if (error.code() == Errc::actor_died)
+    // Another process that has its port now, such as an agent, does not take the request.
+    if (error.code() != Errc::stale_epoch && error.code() != Errc::unavailable
+        && error.code() != Errc::deadline_exceeded)
       error = worker_gone();
     done_(fail(std::move(error)));
   }

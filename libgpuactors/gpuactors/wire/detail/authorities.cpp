@@ -1,11 +1,13 @@
 #include "authorities.hpp"
 
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/wire/detail/loaded.hpp>
 #include <gpuactors/wire/detail/private_files.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
@@ -31,14 +33,24 @@ void remove_file(const Path& file) {
   std::filesystem::remove(file, ignored);
 }
 
-/// The list that follows the one of `authority` among `lists`, in its place.
+/// Puts the list that follows the newest one of `authority` among `lists` in the place of those.
 Result<void> renew_list(const Authority& authority, const std::vector<X509*>& added, RevocationLists& lists,
                         WallTime now) {
   auto& certificate = *authority.certificate;
-  GPUACTORS_LET(list, make_revocations(list_of(certificate, lists), added, certificate, *authority.key, now));
+  X509_CRL* newest = nullptr;
+  for (const auto& list : lists)
+    if (is_list_of(*list, certificate) && (newest == nullptr || !is_newer(*newest, *list)))
+      newest = list.get();
+  GPUACTORS_LET(list, make_revocations(newest, added, certificate, *authority.key, now));
   std::erase_if(lists, [&](const RevocationList& before) { return is_list_of(*before, certificate); });
   lists.push_back(std::move(list));
   return {};
+}
+
+/// There is a list of each authority from the start: `revoked.pem` and `ca.pem` then fit together in whatever order
+/// they are copied.
+Result<void> add_list(const Authority& authority, RevocationLists& lists, WallTime now) {
+  return list_of(*authority.certificate, lists) != nullptr ? Result<void>{} : renew_list(authority, {}, lists, now);
 }
 
 /// The key of an authority that is being put in use, from an earlier call or new.
@@ -52,14 +64,25 @@ Result<Key> next_key(const Path& folder) {
   return load_key(file);
 }
 
-/// The authorities with that of `key` before the others. It is made if it is not there yet.
-Result<Authorities> with_next(Authorities authorities, EVP_PKEY& key, const Validity& validity) {
+/// Makes the certificate of `key`, which is to follow that of `old`, unless it is among the authorities already.
+Result<void> add_next(Authorities& authorities, EVP_PKEY& key, const CertificateLife& validity,
+                      const CertificateInfo& old) {
   const auto of_key = [&](const Certificate& certificate) { return belongs_to(key, *certificate); };
-  if (std::none_of(authorities.begin(), authorities.end(), of_key)) {
-    GPUACTORS_LET(made, make_authority(key, validity));
-    authorities.insert(authorities.begin(), std::move(made));
-  }
-  return authorities;
+  if (std::any_of(authorities.begin(), authorities.end(), of_key))
+    return {};
+  if (authorities.size() >= limits::authorities_most)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} has {} authorities already, and more are not read: take out those "
+                            "that nobody needs",
+                            old.file.string(), authorities.size()));
+  if (validity.until <= old.valid_until)
+    return fail(Errc::invalid_argument,
+                fmt::format("the new authority would end on {}, and the one that it replaces ends on {}: a longer life "
+                            "is expected",
+                            to_string(validity.until), to_string(old.valid_until)));
+  GPUACTORS_LET(made, make_authority(key, validity));
+  authorities.insert(authorities.begin(), std::move(made));
+  return {};
 }
 
 /// Who has a certificate that is valid now, of another authority than `signer`, and none of that one.
@@ -87,9 +110,9 @@ Result<void> write_revocations(const Path& folder, const RevocationLists& lists)
   return write_all(folder / revoked_file, lists);
 }
 
-Result<void> add_revocations(const Path& folder, const std::vector<Certificate>& certificates, RevocationLists lists,
-                             WallTime now) {
+Result<void> add_revocations(const Path& folder, const std::vector<Certificate>& certificates, WallTime now) {
   GPUACTORS_LET(signers, load_signers(folder));
+  GPUACTORS_LET(lists, load_all_revocations(folder / revoked_file));
   std::size_t left = certificates.size();
   for (const auto& signer : signers) {
     std::vector<X509*> added;
@@ -109,38 +132,38 @@ Result<void> add_revocations(const Path& folder, const std::vector<Certificate>&
   return write_revocations(folder, lists);
 }
 
-Result<CertificateInfo> replace_authority(const Path& folder, const Validity& validity, WallTime now) {
-  const auto authority_path = folder / authority_file;
+Result<CertificateInfo> replace_authority(const Path& folder, const CertificateLife& validity, WallTime now) {
   const auto old_path = folder / old_authority_key_file;
   const auto next_path = folder / next_authority_key_file;
-  GPUACTORS_LET(before, load_authorities(authority_path));
-  GPUACTORS_LET(old_key, read_file(folder / authority_key_file, Access::owner));
-  if (!is_there(next_path)) {
-    if (before.size() > 1 || is_there(old_path))
-      return fail(Errc::already_exists, fmt::format("{0} trusts {1} authorities: before the next one, end the "
-                                                    "replacement with gpuactors certs retire --certs {0}",
-                                                    folder.string(), before.size()));
-    if (const auto old = describe(*before.front(), authority_path); validity.until <= old.valid_until)
-      return fail(
-          Errc::invalid_argument,
-          fmt::format("the new authority would end on {}, and the one that it replaces ends on {}: a longer life "
-                      "is expected",
-                      to_string(validity.until), to_string(old.valid_until)));
-  }
+  if (is_there(old_path) && !is_there(next_path))
+    return fail(Errc::already_exists,
+                fmt::format("an authority is being replaced in {0}: before the next one, end that "
+                            "with gpuactors certs retire --certs {0}",
+                            folder.string()));
+  GPUACTORS_LET(signers, load_signers(folder));
+  GPUACTORS_LET(authorities, load_authorities(folder / authority_file));
+  GPUACTORS_LET(lists, load_all_revocations(folder / revoked_file));
+  const auto old = describe(*signers.front().certificate, folder / authority_file);
+  // A key without a certificate would stay, if that cannot be.
+  const bool interrupted = is_there(next_path);
   GPUACTORS_LET(key, next_key(folder));
-  GPUACTORS_LET(authorities, with_next(std::move(before), *key, validity));
-  GPUACTORS_LET(lists, load_revocations(folder / revoked_file, authorities));
-  GPUACTORS_TRY(write_authorities(folder, authorities));
-  // There is a list of the new one from the start: `revoked.pem` and `ca.pem` then fit together in whatever order they
-  // are copied when the old one goes.
+  if (auto added = add_next(authorities, *key, validity, old); !added) {
+    if (!interrupted)
+      remove_file(next_path);
+    return fail(added.error());
+  }
   const auto next = std::find_if(authorities.begin(), authorities.end(),
                                  [&](const Certificate& each) { return belongs_to(*key, *each); });
-  const auto made = describe(**next, authority_path);
+  const auto made = describe(**next, folder / authority_file);
+  GPUACTORS_TRY(write_authorities(folder, authorities));
   GPUACTORS_LET(pem, to_pem(*key));
   const Authority authority{std::move(*next), std::move(key)};
-  GPUACTORS_TRY(renew_list(authority, {}, lists, now));
+  GPUACTORS_TRY(add_list(authority, lists, now));
+  for (const auto& signer : signers)
+    GPUACTORS_TRY(add_list(signer, lists, now));
   GPUACTORS_TRY(write_revocations(folder, lists));
   // An interrupted call may have got this far already: then the key in use is the new one.
+  GPUACTORS_LET(old_key, read_file(folder / authority_key_file, Access::owner));
   if (old_key != pem)
     GPUACTORS_TRY(write_file(old_path, old_key, Access::owner, Existing::replace));
   GPUACTORS_TRY(write_file(folder / authority_key_file, pem, Access::owner, Existing::replace));
@@ -150,39 +173,39 @@ Result<CertificateInfo> replace_authority(const Path& folder, const Validity& va
 
 Result<std::vector<CertificateInfo>> retire_authority(const Path& folder, const std::vector<CertificateInfo>& issued,
                                                       bool force, WallTime now) {
-  const auto authority_path = folder / authority_file;
   const auto old_path = folder / old_authority_key_file;
-  GPUACTORS_LET(signers, load_signers(folder));
-  GPUACTORS_LET(authorities, load_authorities(authority_path));
-  auto& signer = *signers.front().certificate;
   if (is_there(folder / next_authority_key_file))
     return fail(Errc::invalid_argument, fmt::format("the last replacement of an authority was interrupted: complete it "
                                                     "with gpuactors certs replace --certs {}",
                                                     folder.string()));
-  if (authorities.size() == 1 && !is_there(old_path))
-    return fail(Errc::not_found, fmt::format("{} is the only authority that is trusted: gpuactors certs replace makes "
-                                             "another one beside it",
-                                             name_of(signer)));
+  if (!is_there(old_path))
+    return fail(Errc::not_found,
+                fmt::format("no authority is being replaced in {}: gpuactors certs replace makes another "
+                            "one beside it",
+                            folder.string()));
+  GPUACTORS_LET(signers, load_signers(folder));
+  auto& signer = *signers.front().certificate;
   GPUACTORS_LET(names, locked_out(issued, signer, now));
   if (!names.empty() && !force)
-    return fail(
-        Errc::invalid_argument,
-        fmt::format("{} certificates of the old authority are in use whose owners have none of the new one ({}): "
-                    "issue them with gpuactors certs issue, or revoke the old ones",
-                    names.size(), fmt::join(names, ", ")));
-  GPUACTORS_LET(lists, load_revocations(folder / revoked_file, authorities));
+    return fail(Errc::invalid_argument,
+                fmt::format("{} have certificates of the old authority and none of the new one ({}): issue them with "
+                            "gpuactors certs issue, or revoke the old ones",
+                            names.size(), fmt::join(names, ", ")));
   std::vector<CertificateInfo> retired;
-  for (const auto& authority : authorities)
-    if (X509_cmp(authority.get(), &signer) != 0)
-      retired.push_back(describe(*authority, authority_path));
-  std::erase_if(authorities, [&](const Certificate& each) { return X509_cmp(each.get(), &signer) != 0; });
-  std::erase_if(lists, [&](const RevocationList& each) { return !is_list_of(*each, signer); });
-  if (lists.empty())
-    GPUACTORS_TRY(renew_list(signers.front(), {}, lists, now));
-  GPUACTORS_TRY(write_authorities(folder, authorities));
-  GPUACTORS_TRY(write_revocations(folder, lists));
+  // There is none any more if an earlier call was interrupted.
+  for (auto old = std::next(signers.begin()); old != signers.end(); ++old) {
+    GPUACTORS_LET(authorities, load_authorities(folder / authority_file));
+    retired.push_back(describe(*old->certificate, folder / authority_file));
+    std::erase_if(authorities,
+                  [&](const Certificate& each) { return X509_cmp(each.get(), old->certificate.get()) == 0; });
+    // Its list stays in `revoked.pem`: a machine that still has it in `ca.pem` must not trust those that it had
+    // revoked.
+    GPUACTORS_TRY(write_authorities(folder, authorities));
+  }
+  GPUACTORS_LET(trusted, load_authorities(folder / authority_file));
   for (const auto& info : issued)
-    if (const auto certificate = load_certificate(info.file); certificate && !is_issued_by(**certificate, signer))
+    if (const auto certificate = load_certificate(info.file);
+        certificate && issuer_of(**certificate, trusted) == nullptr)
       remove_file(info.file);
   remove_file(old_path);
   return retired;

@@ -16,15 +16,14 @@ namespace gpuactors::detail {
 /// Adds certificates to the lists of those who have issued them, which become the folder's.
 /// @returns `not_found` if the key of one of these is not there.
 [[nodiscard]] Result<void> add_revocations(const std::filesystem::path& folder,
-                                           const std::vector<Certificate>& certificates, RevocationLists lists,
-                                           WallTime now);
+                                           const std::vector<Certificate>& certificates, WallTime now);
 
 /// Makes an authority beside the one that signs, whose key it takes the place of. Each step leaves a folder that can be
 /// used, and from which the next call goes on.
-[[nodiscard]] Result<CertificateInfo> replace_authority(const std::filesystem::path& folder, const Validity& validity,
-                                                        WallTime now);
+[[nodiscard]] Result<CertificateInfo> replace_authority(const std::filesystem::path& folder,
+                                                        const CertificateLife& validity, WallTime now);
 
-/// Leaves the folder with the authority that signs alone.
+/// Takes the authority that was replaced out of those that the folder trusts.
 /// @param issued what the folder's authorities have issued.
 [[nodiscard]] Result<std::vector<CertificateInfo>> retire_authority(const std::filesystem::path& folder,
                                                                     const std::vector<CertificateInfo>& issued,

@@ -51,9 +51,9 @@ public:
     return tls_.has_value();
   }
 
-  /// When this process's certificate ends; nothing in plaintext.
-  [[nodiscard]] std::optional<WallTime> certificate_until() const {
-    return tls_ ? std::optional{tls_->valid_until()} : std::nullopt;
+  /// The life of this process's certificate; nothing in plaintext.
+  [[nodiscard]] std::optional<CertificateLife> certificate_life() const {
+    return tls_ ? std::optional{tls_->life()} : std::nullopt;
   }
 
   /// Connects, makes the TLS handshake, and exchanges greetings. Blocks until `until` at most.

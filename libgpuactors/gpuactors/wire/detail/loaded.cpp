@@ -46,11 +46,22 @@ Result<Authorities> load_authorities(const std::filesystem::path& file) {
   return authorities_from_pem(pem, file);
 }
 
-Result<RevocationLists> load_revocations(const std::filesystem::path& file, const Authorities& authorities) {
+Result<RevocationLists> load_all_revocations(const std::filesystem::path& file) {
   if (!is_there(file))
     return RevocationLists{};
   GPUACTORS_LET(pem, read_file(file, Access::all));
-  return revocations_from_pem(pem, authorities, file);
+  return revocations_from_pem(pem, file);
+}
+
+Result<RevocationLists> load_revocations(const std::filesystem::path& file, const Authorities& authorities) {
+  GPUACTORS_LET(all, load_all_revocations(file));
+  const bool any = !all.empty();
+  auto lists = newest_of(authorities, std::move(all));
+  if (any && lists.empty())
+    return fail(Errc::invalid_argument,
+                fmt::format("{} is not of the authority {}: copy it again from the machine where that was made",
+                            file.string(), name_of(*authorities.front())));
+  return lists;
 }
 
 namespace {
@@ -92,8 +103,9 @@ Result<std::vector<Authority>> load_signers(const std::filesystem::path& folder)
   result.push_back(std::move(signer));
   if (is_there(folder / old_authority_key_file)) {
     GPUACTORS_LET(key, load_key(folder / old_authority_key_file));
-    // It is not trusted any more where a retirement was interrupted.
-    if (auto old = with_key(std::move(key), folder, old_authority_key_file))
+    // It is not trusted any more where a retirement was interrupted, and signs still where a replacement was.
+    if (auto old = with_key(std::move(key), folder, old_authority_key_file);
+        old && X509_cmp(old->certificate.get(), result.front().certificate.get()) != 0)
       result.push_back(std::move(*old));
   }
   return result;
@@ -109,8 +121,9 @@ Result<Loaded> load(const std::filesystem::path& folder) {
         fmt::format("{0} has no certificates: make them with gpuactors certs init --certs {0}, or copy {1}, {2} "
                     "and {3} of gpuactors certs issue there",
                     folder.string(), authority_file, node_file, node_key_file));
-  if (is_there(folder / authority_key_file)) // The key is not used here, but its readers could join the cluster.
-    GPUACTORS_TRY(read_file(folder / authority_key_file, Access::owner));
+  for (const auto* key : {authority_key_file, old_authority_key_file, next_authority_key_file})
+    if (is_there(folder / key)) // It is not used here, but its readers could join the cluster.
+      GPUACTORS_TRY(read_file(folder / key, Access::owner));
   const auto missing = [&](const Error& error, const std::string& advice) {
     return fail(error.code(),
                 error.code() == Errc::not_found ? fmt::format("{}: {}", error.message(), advice) : error.message());
@@ -128,10 +141,11 @@ Result<Loaded> load(const std::filesystem::path& folder) {
     return fail(Errc::invalid_argument, fmt::format("{} is not the key of {}: copy both from one folder of {}",
                                                     key_path.string(), node_path.string(), issue_command("DIR")));
   auto* issuer = issuer_of(**node, *authorities);
-  Loaded loaded{describe(issuer != nullptr ? *issuer : *authorities->front(), authority_path),
-                describe(**node, node_path), WallTime::min()};
-  for (const auto& authority : *authorities)
-    loaded.trusts_until = std::max(loaded.trusts_until, describe(*authority, authority_path).valid_until);
+  Loaded loaded{
+      describe(issuer != nullptr ? *issuer : *authorities->front(), authority_path), describe(**node, node_path), {}};
+  const auto signer = load_signer(folder);
+  loaded.renewable_until =
+      signer ? describe(*signer->certificate, authority_path).valid_until : loaded.authority.valid_until;
   if (const auto why = why_refused(**node, *authorities); !why.empty())
     return fail(Errc::invalid_argument,
                 fmt::format("{} (by {}) was not issued by the authority in {} ({}): {}; issue it by this one, with {}",
@@ -158,7 +172,7 @@ bool is_due(const Loaded& loaded, WallTime now) {
   const auto& node = loaded.node;
   const auto early =
       std::min<WallTime::duration>(limits::certificate_renewal, (node.valid_until - node.valid_from) / 3);
-  return now >= node.valid_until - early && node.valid_until < loaded.trusts_until;
+  return now >= node.valid_until - early && node.valid_until < loaded.renewable_until;
 }
 
 } // namespace gpuactors::detail

@@ -21,7 +21,11 @@ inline constexpr auto issued_folder = "issued";
 
 [[nodiscard]] Result<Authorities> load_authorities(const std::filesystem::path& file);
 
-/// Reads the lists of revoked certificates that `authorities` have signed; none if there is no file.
+/// Reads all lists of revoked certificates of a file; none if there is no file.
+[[nodiscard]] Result<RevocationLists> load_all_revocations(const std::filesystem::path& file);
+
+/// Reads the newest list of each of `authorities`; none if there is no file.
+/// @returns `invalid_argument` also if no list of the file is of any of them.
 [[nodiscard]] Result<RevocationLists> load_revocations(const std::filesystem::path& file,
                                                        const Authorities& authorities);
 
@@ -44,8 +48,8 @@ struct Authority {
 struct Loaded {
   CertificateInfo authority;
   CertificateInfo node;
-  /// When the last of the authorities that the process trusts ends.
-  WallTime trusts_until;
+  /// When the authority ends that would issue another one: the folder's own, or else that which has issued this one.
+  WallTime renewable_until;
 };
 
 /// Reads the files that a process needs, and checks everything except the dates.

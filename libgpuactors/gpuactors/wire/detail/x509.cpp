@@ -58,7 +58,7 @@ bool set_serial(X509& certificate) {
          && BN_to_ASN1_INTEGER(serial.get(), X509_get_serialNumber(&certificate)) != nullptr;
 }
 
-bool set_validity(X509& certificate, const Validity& validity) {
+bool set_validity(X509& certificate, const CertificateLife& validity) {
   using std::chrono::system_clock;
   return ASN1_TIME_set(X509_getm_notBefore(&certificate), system_clock::to_time_t(validity.from)) != nullptr
          && ASN1_TIME_set(X509_getm_notAfter(&certificate), system_clock::to_time_t(validity.until)) != nullptr;
@@ -90,7 +90,7 @@ bool add_hosts(X509& certificate, const std::vector<std::string>& hosts) {
 }
 
 /// Makes the common part of the certificates of authorities and nodes.
-Result<Certificate> make_certificate(EVP_PKEY& key, const Validity& validity) {
+Result<Certificate> make_certificate(EVP_PKEY& key, const CertificateLife& validity) {
   Certificate certificate{X509_new()};
   if (!certificate || X509_set_version(certificate.get(), version_3) != 1 || !set_serial(*certificate)
       || !set_validity(*certificate, validity) || X509_set_pubkey(certificate.get(), &key) != 1)
@@ -172,13 +172,19 @@ bool add_revocation(X509_CRL& list, X509& certificate, ASN1_TIME& now) {
   return true;
 }
 
+/// The number by which lists of one authority are told apart; 0 without one.
+std::int64_t number_of(X509_CRL& list) {
+  const Integer number{static_cast<ASN1_INTEGER*>(X509_CRL_get_ext_d2i(&list, NID_crl_number, nullptr, nullptr))};
+  std::int64_t value = 0;
+  const bool known = number && ASN1_INTEGER_get_int64(&value, number.get()) == 1;
+  ERR_clear_error();
+  return known ? value : 0;
+}
+
 /// Sets the number by which lists of one authority are told apart: one more than that of the list `before`.
 bool set_number(X509_CRL& list, X509_CRL* before) {
-  const Integer last{before != nullptr
-                         ? static_cast<ASN1_INTEGER*>(X509_CRL_get_ext_d2i(before, NID_crl_number, nullptr, nullptr))
-                         : nullptr};
   const Integer number{ASN1_INTEGER_new()};
-  return number && ASN1_INTEGER_set(number.get(), last ? ASN1_INTEGER_get(last.get()) + 1 : 1) == 1
+  return number && ASN1_INTEGER_set_int64(number.get(), before != nullptr ? number_of(*before) + 1 : 1) == 1
          && X509_CRL_add1_ext_i2d(&list, NID_crl_number, number.get(), 0, X509V3_ADD_DEFAULT) == 1;
 }
 
@@ -198,7 +204,7 @@ Result<Key> make_key() {
   return key;
 }
 
-Result<Certificate> make_authority(EVP_PKEY& key, const Validity& validity) {
+Result<Certificate> make_authority(EVP_PKEY& key, const CertificateLife& validity) {
   GPUACTORS_LET(made, make_certificate(key, validity));
   auto& authority = *made;
   std::array<unsigned char, EVP_MAX_MD_SIZE> id{};
@@ -216,7 +222,7 @@ Result<Certificate> make_authority(EVP_PKEY& key, const Validity& validity) {
 }
 
 Result<Certificate> make_node(const CertificateOwner& owner, EVP_PKEY& key, X509& authority, EVP_PKEY& authority_key,
-                              const Validity& validity) {
+                              const CertificateLife& validity) {
   GPUACTORS_LET(made, make_certificate(key, validity));
   auto& certificate = *made;
   const auto* uses = owner.role == CertificateRole::client ? "clientAuth" : "serverAuth,clientAuth";
@@ -310,29 +316,33 @@ Result<Authorities> authorities_from_pem(std::string_view pem, const std::filesy
   return result;
 }
 
-Result<RevocationLists> revocations_from_pem(std::string_view pem, const Authorities& authorities,
-                                             const std::filesystem::path& file) {
+Result<RevocationLists> revocations_from_pem(std::string_view pem, const std::filesystem::path& file) {
   const auto bio = reader(pem);
   RevocationLists result;
-  bool any = false;
-  while (RevocationList list{PEM_read_bio_X509_CRL(bio.get(), nullptr, no_passphrase, nullptr)}) {
-    any = true;
-    for (const auto& authority : authorities)
-      if (is_list_of(*list, *authority)) {
-        std::erase_if(result, [&](const RevocationList& other) { return is_list_of(*other, *authority); });
-        result.push_back(std::move(list));
-        break;
-      }
-  }
-  if (const bool ended = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE; !any || !ended)
+  while (RevocationList list{PEM_read_bio_X509_CRL(bio.get(), nullptr, no_passphrase, nullptr)})
+    result.push_back(std::move(list));
+  if (const bool ended = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE; result.empty() || !ended)
     return fail(Errc::invalid_argument,
                 fmt::format("{} is no list of revoked certificates in PEM: {}", file.string(), last_error()));
   ERR_clear_error();
-  if (result.empty())
-    return fail(Errc::invalid_argument,
-                fmt::format("{} is not of the authority {}: copy it again from the machine where that was made",
-                            file.string(), name_of(*authorities.front())));
   return result;
+}
+
+RevocationLists newest_of(const Authorities& authorities, RevocationLists lists) {
+  RevocationLists result;
+  for (const auto& authority : authorities) {
+    RevocationList* newest = nullptr;
+    for (auto& list : lists)
+      if (list != nullptr && is_list_of(*list, *authority) && (newest == nullptr || !is_newer(**newest, *list)))
+        newest = &list;
+    if (newest != nullptr)
+      result.push_back(std::move(*newest));
+  }
+  return result;
+}
+
+bool is_newer(X509_CRL& list, X509_CRL& other) {
+  return number_of(list) > number_of(other);
 }
 
 std::optional<WallTime> when_revoked(X509& certificate, const RevocationLists& lists) {

@@ -28,21 +28,15 @@ using RevocationList = std::unique_ptr<X509_CRL, FreeBy<X509_CRL_free>>;
 using Authorities = std::vector<Certificate>;
 using RevocationLists = std::vector<RevocationList>;
 
-/// The period in which a certificate is valid.
-struct Validity {
-  WallTime from;
-  WallTime until;
-};
-
 /// Makes a new key: ECDSA on P-256.
 [[nodiscard]] Result<Key> make_key();
 
 /// Makes the self-signed certificate of an authority. Its name is derived from its key.
-[[nodiscard]] Result<Certificate> make_authority(EVP_PKEY& key, const Validity& validity);
+[[nodiscard]] Result<Certificate> make_authority(EVP_PKEY& key, const CertificateLife& validity);
 
 /// Makes the certificate of a node or a client, signed by an authority. Name and hosts must be valid.
 [[nodiscard]] Result<Certificate> make_node(const CertificateOwner& owner, EVP_PKEY& key, X509& authority,
-                                            EVP_PKEY& authority_key, const Validity& validity);
+                                            EVP_PKEY& authority_key, const CertificateLife& validity);
 
 /// Makes the list that follows `before`, with `added` revoked at `now`. Null: there was none before.
 /// @param added those that `authority` has issued; there may be none.
@@ -63,11 +57,15 @@ struct Validity {
 /// @returns `invalid_argument` that names `file`.
 [[nodiscard]] Result<Authorities> authorities_from_pem(std::string_view pem, const std::filesystem::path& file);
 
-/// Reads PEM with lists of revoked certificates, and leaves out those of others than `authorities`. Of several lists of
-/// one authority it takes the last.
-/// @returns `invalid_argument` that names `file`, also if no list is of any of them.
-[[nodiscard]] Result<RevocationLists> revocations_from_pem(std::string_view pem, const Authorities& authorities,
-                                                           const std::filesystem::path& file);
+/// Reads PEM with lists of revoked certificates, one at least, whoever has signed them.
+/// @returns `invalid_argument` that names `file`.
+[[nodiscard]] Result<RevocationLists> revocations_from_pem(std::string_view pem, const std::filesystem::path& file);
+
+/// Leaves one list of each of `authorities` that has any, its newest, and none of others.
+[[nodiscard]] RevocationLists newest_of(const Authorities& authorities, RevocationLists lists);
+
+/// Whether `list` is newer than `other`, by the number that each authority counts its lists with.
+[[nodiscard]] bool is_newer(X509_CRL& list, X509_CRL& other);
 
 /// Returns when the certificate was revoked, according to the list of its authority; none if it was not.
 [[nodiscard]] std::optional<WallTime> when_revoked(X509& certificate, const RevocationLists& lists);

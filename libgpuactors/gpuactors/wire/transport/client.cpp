@@ -350,7 +350,8 @@ Result<SharedRegion> BulkClient::Impl::transfer(Line& line, Fetch& job) {
   const auto answer = decode_answer(frame);
   if (!answer || answer->id != job.id
       || (!line.local && (answer->status == Status::mapped || answer->status == Status::on_device)))
-    return fail(Errc::unavailable, job.text("what answers is no server of bulk data of this version"));
+    return fail(Errc::worker_died, job.text("what answers at its port is no server of bulk data of this version: the "
+                                            "process that kept it has ended, or is of another release"));
   line.intact = answer->status != Status::streamed;
   switch (answer->status) {
   case Status::not_found:

@@ -32,10 +32,6 @@ namespace {
 // The pause when no descriptor is left for the next connection: no event reports that one is free.
 constexpr std::chrono::milliseconds accept_pause{100};
 
-bool is_wildcard(const std::string& host) {
-  return host == "0.0.0.0" || host == "::";
-}
-
 } // namespace
 
 Result<DevicePass> BulkSource::find_on_device(std::uint64_t id) {
@@ -114,9 +110,10 @@ Result<void> BulkServer::Impl::listen() {
   if (where.host.empty())
     return {};
   const auto& host = address_.endpoint.host = where.host;
-  if (is_wildcard(host))
+  if (is_any_address(host))
     return fail(Errc::invalid_argument,
                 fmt::format("{} is all addresses of this machine: say under which one others reach it", host));
+  GPUACTORS_TRY(transport::check_listening(where));
   GPUACTORS_LET(port, listen_in(where.ports, random_id(), [&](std::uint16_t at) -> Result<std::uint16_t> {
                   GPUACTORS_LET(listener, transport::listen_tcp({where.local(), at}));
                   remote_ = std::move(listener.socket);

@@ -185,6 +185,13 @@ Result<TcpListener> listen_tcp(const Endpoint& at) {
   return TcpListener{std::move(socket), got};
 }
 
+Result<void> check_listening(const Listening& where) {
+  if (where.ports.is_any())
+    return {};
+  GPUACTORS_TRY(listen_tcp({where.local(), 0}));
+  return {};
+}
+
 Result<Descriptor> accept_next(int listener) {
   Descriptor socket{::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
   if (!socket && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))

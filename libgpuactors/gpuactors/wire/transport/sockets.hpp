@@ -5,6 +5,7 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/detail/descriptor.hpp>
 #include <gpuactors/base/endpoint.hpp>
+#include <gpuactors/base/listening.hpp>
 #include <gpuactors/base/result.hpp>
 
 #include <atomic>
@@ -68,6 +69,11 @@ struct TcpListener {
 };
 /// Listens at the first of the host's addresses. May block: the host may be a name, which is looked up.
 [[nodiscard]] Result<TcpListener> listen_tcp(const Endpoint& at);
+
+/// Checks that this machine can listen at the address of `where`, so that not each port of a range is tried in vain.
+/// Blocks as `listen_tcp`.
+/// @returns the errors of that.
+[[nodiscard]] Result<void> check_listening(const Listening& where);
 
 /// Accepts the next connection; returns an empty descriptor if there is none.
 /// @returns `unavailable` if no descriptor or memory is left.

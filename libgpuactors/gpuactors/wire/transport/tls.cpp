@@ -17,6 +17,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -99,10 +101,17 @@ namespace {
 using Context = std::unique_ptr<SSL_CTX, detail::FreeBy<SSL_CTX_free>>;
 using detail::RevocationLists;
 
-/// An authority that has revoked nothing need not have a list, while another one has: the lists that there are have
-/// been given to the store, so that none of this issuer is missing.
+using Lists = std::unique_ptr<STACK_OF(X509_CRL),
+                              decltype([](STACK_OF(X509_CRL) * lists) { sk_X509_CRL_pop_free(lists, X509_CRL_free); })>;
+
+/// An authority that has revoked nothing need not have a list, while another one has. OpenSSL says the same of a list
+/// that it cannot use, so it counts only if there is none in the store.
 int accept_without_list(int accepted, X509_STORE_CTX* context) {
   if (accepted != 0 || X509_STORE_CTX_get_error(context) != X509_V_ERR_UNABLE_TO_GET_CRL)
+    return accepted;
+  const auto* issuer = X509_get_issuer_name(X509_STORE_CTX_get_current_cert(context));
+  const Lists lists{X509_STORE_CTX_get1_crls(context, issuer)};
+  if (lists != nullptr && sk_X509_CRL_num(lists.get()) > 0)
     return accepted;
   X509_STORE_CTX_set_error(context, X509_V_OK);
   return 1;
@@ -116,17 +125,18 @@ bool use(const RevocationLists& revocations, SSL_CTX* context) {
          && X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_CRL_CHECK) == 1;
 }
 
-/// Reads the lists of revoked certificates, if there are any. A list that was in use stays in use until there is
-/// another one of its authority: its file may be away for a moment.
+/// Reads the lists of revoked certificates, if there are any. A list that was in use stays in use until there is a
+/// newer one of its authority: its file may be away for a moment, or be an old copy.
 Result<RevocationLists> load_revocations(const CertificateFiles& files, const RevocationLists& before) {
   if (files.revoked.empty())
     return RevocationLists{};
   GPUACTORS_LET(authorities, detail::load_authorities(files.authority));
-  GPUACTORS_LET(lists, detail::load_revocations(files.revoked, authorities));
-  for (const auto& authority : authorities)
-    if (auto* last = detail::list_of(*authority, before); last != nullptr && !detail::list_of(*authority, lists))
-      lists.emplace_back(X509_CRL_dup(last));
-  return std::move(lists);
+  GPUACTORS_LET(found, detail::load_revocations(files.revoked, authorities));
+  RevocationLists lists;
+  for (const auto& last : before)
+    lists.emplace_back(X509_CRL_dup(last.get()));
+  std::move(found.begin(), found.end(), std::back_inserter(lists));
+  return detail::newest_of(authorities, std::move(lists));
 }
 
 Result<Context> load_context(const CertificateFiles& files, const RevocationLists& revocations) {
@@ -139,6 +149,8 @@ Result<Context> load_context(const CertificateFiles& files, const RevocationList
   SSL_CTX_set_ciphersuites(raw, ciphers);
   SSL_CTX_set_options(raw, SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  // Without certificates between an authority and its peers, which nobody would look up among the revoked ones.
+  SSL_CTX_set_verify_depth(raw, 0);
   SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, accept_without_list);
   // Connections are reused, TLS sessions are not: a ticket would only be unexpected bytes on an idle connection.
   SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
@@ -219,10 +231,10 @@ public:
     return state_;
   }
 
-  [[nodiscard]] WallTime valid_until() {
+  [[nodiscard]] CertificateLife life() {
     state();
     const std::lock_guard lock{mutex_};
-    return valid_until_;
+    return life_;
   }
 
   [[nodiscard]] bool is_revoked(X509& certificate) {
@@ -239,10 +251,8 @@ private:
     stamps_ = stamps;
     ++state_;
     const auto info = detail::describe(*SSL_CTX_get0_certificate(context_.get()), files_.certificate);
-    const auto early =
-        std::min<WallTime::duration>(limits::certificate_warning, (info.valid_until - info.valid_from) / 6);
-    valid_until_ = info.valid_until;
-    warn_at_ = info.valid_until - early;
+    life_ = {info.valid_from, info.valid_until};
+    warn_at_ = warns_of(life_, limits::certificate_warning);
     return {};
   }
 
@@ -253,7 +263,7 @@ private:
       warn_at_ = std::chrono::system_clock::now() + std::chrono::hours{24};
       news = fmt::format("the certificate {} ends at {}, and makes no connection after that: issue another one "
                          "(gpuactors certs issue)",
-                         files_.certificate.string(), to_string(valid_until_));
+                         files_.certificate.string(), to_string(life_.until));
     }
     return news;
   }
@@ -279,7 +289,7 @@ private:
     if (same_certificates)
       return {};
     return fmt::format("the certificates of this process were read again: {} is valid until {}",
-                       files_.certificate.string(), to_string(valid_until_));
+                       files_.certificate.string(), to_string(life_.until));
   }
 
   void tell(std::unique_lock<std::mutex> lock, const std::string& news) const {
@@ -299,7 +309,7 @@ private:
   TimePoint try_again_{};
   Context context_;
   RevocationLists revocations_;
-  WallTime valid_until_;
+  CertificateLife life_{};
   WallTime warn_at_ = WallTime::max();
   /// Why the files that were tried last cannot be used.
   std::string refused_;
@@ -332,8 +342,8 @@ Result<TlsSession> TlsContext::open(int socket, TlsPart part) const {
   return session;
 }
 
-WallTime TlsContext::valid_until() const {
-  return loaded_->valid_until();
+CertificateLife TlsContext::life() const {
+  return loaded_->life();
 }
 
 TlsPeer::TlsPeer(const TlsContext& context, const SSL& session)

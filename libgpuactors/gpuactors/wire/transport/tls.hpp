@@ -43,8 +43,8 @@ public:
   /// @returns `unavailable` if no memory is left.
   [[nodiscard]] Result<TlsSession> open(int socket, TlsPart part) const;
 
-  /// Returns when the certificate in use ends. Looks at the files, once a second at most.
-  [[nodiscard]] WallTime valid_until() const;
+  /// Returns the life of the certificate in use. Looks at the files, once a second at most.
+  [[nodiscard]] CertificateLife life() const;
 
 private:
   friend class TlsPeer;
