@@ -354,6 +354,10 @@ inline constexpr std::int64_t authority_days_most = 36'500;
 inline constexpr std::chrono::seconds close_notice{10};
 inline constexpr std::chrono::minutes close_notice_longest{10};
 
+/// After which time a spawn that goes on says what it waits for, and the longest time between two such notices.
+inline constexpr std::chrono::seconds spawn_notice{30};
+inline constexpr std::chrono::minutes spawn_notice_longest{10};
+
 /// How often a broker or node looks at its certificate while nobody connects.
 inline constexpr std::chrono::seconds certificate_look{10};
 

@@ -8,10 +8,12 @@
 #include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
+#include <gpuactors/cluster/detail/spawn_notice.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 
@@ -252,6 +254,31 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
 // -- actors ---------------------------------------------------------------------------------------
 
 Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, const Options& options) {
+  std::uint64_t origin = 0;
+  return begin_spawn(type, std::move(config), options, origin);
+}
+
+Result<ActorRef> Cluster::spawn_now(std::string_view type, Payload config, const Options& options) {
+  std::uint64_t origin = 0;
+  auto future = begin_spawn(type, std::move(config), options, origin);
+  const auto begun = Clock::now();
+  for (auto wait = core_ != nullptr ? core_->spawn_notice() : Duration::zero(); wait > Duration::zero();
+       wait = std::min<Duration>(2 * wait, limits::spawn_notice_longest)) {
+    const auto due = deadline_after(Clock::now(), wait);
+    // A wait that ends before its time is told to.
+    if (future.wait(wait) || Clock::now() < due)
+      break;
+    StateOptions patience;
+    patience.timeout = limits::link_timeout;
+    const auto looked = state(patience);
+    core_->notice(
+        detail::spawn_notice(looked, origin, options.name.empty() ? type : options.name, Clock::now() - begun));
+  }
+  return future.get();
+}
+
+Future<ActorRef> Cluster::begin_spawn(std::string_view type, Payload config, const Options& options,
+                                      std::uint64_t& origin) {
   if (core_ == nullptr)
     return Future<ActorRef>::ready_with(closed_already());
   auto request = [&]() -> Result<v1::ResourceRequest> {
@@ -289,7 +316,8 @@ Future<ActorRef> Cluster::spawn_payload(std::string_view type, Payload config, c
   if (options.stuck_after)
     spec->set_stuck_after_ms(detail::to_limit_ms(*options.stuck_after));
   spec->set_name_space(options.name_space);
-  spec->set_origin(random_id());
+  origin = random_id();
+  spec->set_origin(origin);
   set_spawner(*spec);
   message.set_get_if_exists(options.get_if_exists);
   message.set_client(core_->client());

@@ -129,10 +129,11 @@ public:
   ///
   /// @returns `not_found` (no such type), `invalid_argument` (configuration, or a request that does not fit the type: a
   ///          GPUActor takes whole devices, a FractionalGPUActor a share below 1), `already_exists` (name),
-  ///          `infeasible`, `no_capacity` (`queue_timeout`), and errors of the constructor.
+  ///          `infeasible`, `no_capacity` (`queue_timeout`), and errors of the constructor. While that takes long, a
+  ///          line says what it waits for (`ConnectOptions::spawn_notice`).
   template <ProtobufMessage Config = google::protobuf::Empty>
   Result<ActorRef> spawn(std::string_view type, Config config = {}, const Options& options = {}) {
-    return spawn_payload(type, Payload::of(std::move(config)), options).get();
+    return spawn_now(type, Payload::of(std::move(config)), options);
   }
 
   /// Starts an actor whose configuration the compiler checks.
@@ -372,6 +373,10 @@ private:
   /// Says in a request from inside whom its actor or group ends with.
   template <class Message>
   void set_spawner(Message& message) const;
+  /// @param origin gets the number by which the actor can be told from all others.
+  Future<ActorRef> begin_spawn(std::string_view type, Payload config, const Options& options, std::uint64_t& origin);
+  /// Spawns and waits, and says what it waits for.
+  Result<ActorRef> spawn_now(std::string_view type, Payload config, const Options& options);
 
   std::shared_ptr<detail::ClusterCore> core_;
   LeaseId parent_;

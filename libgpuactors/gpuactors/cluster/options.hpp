@@ -217,9 +217,11 @@ struct ConnectOptions {
   /// The types known here, so that calls are checked before they are sent; null means the types that the program
   /// registered.
   std::shared_ptr<const TypeRegistry> registry{};
-  /// After which time `Cluster::close` says what it waits for, and again after twice that, and so on; zero: never.
+  /// After which time `Cluster::close` and `Cluster::spawn` say what they wait for, and again after twice that, and so
+  /// on; zero: never.
   Duration close_notice = limits::close_notice;
-  /// Is called with that line, on another thread.
+  Duration spawn_notice = limits::spawn_notice;
+  /// Is called with these lines, on any thread.
   std::function<void(std::string_view)> notice = notice_to_standard_error;
 };
 
@@ -236,9 +238,11 @@ struct EmbedOptions {
   std::string record{};
   /// The types that the cluster can run; null means the types that the program registered.
   std::shared_ptr<const TypeRegistry> registry{};
-  /// After which time `Cluster::close` says what it waits for, and again after twice that, and so on; zero: never.
+  /// After which time `Cluster::close` and `Cluster::spawn` say what they wait for, and again after twice that, and so
+  /// on; zero: never.
   Duration close_notice = limits::close_notice;
-  /// Is called with that line, on another thread.
+  Duration spawn_notice = limits::spawn_notice;
+  /// Is called with these lines, on any thread.
   std::function<void(std::string_view)> notice = notice_to_standard_error;
 };
 

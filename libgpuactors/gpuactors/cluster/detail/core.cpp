@@ -221,6 +221,7 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
 
 Result<void> ClusterCore::start(EmbedOptions options) {
   close_notice_ = options.close_notice;
+  spawn_notice_ = options.spawn_notice;
   notice_ = std::move(options.notice);
   GPUACTORS_TRY(open(std::move(options.registry), std::nullopt));
   BrokerOptions broker;
@@ -252,6 +253,7 @@ Result<void> ClusterCore::start(const ConnectOptions& options,
                                 const std::function<Result<void>(ClusterCore&)>& on_system) {
   GPUACTORS_TRY(check_connection(options));
   close_notice_ = options.close_notice;
+  spawn_notice_ = options.spawn_notice;
   notice_ = options.notice;
   GPUACTORS_LET(broker, parse_endpoints(options.broker));
   GPUACTORS_LET(links, link_options(options.certificates, options.insecure, false));

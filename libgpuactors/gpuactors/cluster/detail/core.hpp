@@ -53,7 +53,17 @@ public:
     return links_.get();
   }
 
-  /// Null when the cluster is embedded.
+  /// After which time a spawn says what it waits for; zero: never.
+  [[nodiscard]] Duration spawn_notice() const noexcept {
+    return spawn_notice_;
+  }
+
+  /// Tells whoever runs the program, as the options of the cluster say.
+  void notice(std::string_view line) const {
+    if (notice_)
+      notice_(line);
+  }
+
   [[nodiscard]] bool closed() const noexcept {
     return closed_.load(std::memory_order_acquire);
   }
@@ -154,6 +164,7 @@ private:
   std::shared_ptr<HolderTable> holders_;
   /// How the end of the cluster says what it waits for: as in `EmbedOptions`.
   Duration close_notice_{};
+  Duration spawn_notice_{};
   std::function<void(std::string_view)> notice_;
   std::shared_ptr<ActorEnds> ends_;
   std::unique_ptr<Config> config_;
