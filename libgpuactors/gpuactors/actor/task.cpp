@@ -1,4 +1,5 @@
 #include <gpuactors/actor/call_frame.hpp>
+#include <gpuactors/actor/placement.hpp>
 #include <gpuactors/actor/task.hpp>
 
 namespace gpuactors {
