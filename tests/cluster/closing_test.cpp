@@ -91,7 +91,7 @@ TEST_CASE("a CAF actor of the program's own is named as what the end of a cluste
   auto own = closing.cluster->system().spawn(
       [](caf::event_based_actor* self) { return caf::behavior{[self](std::int32_t) { self->quit(); }}; });
   closing.begin();
-  closing.says("a CAF actor of the program's own");
+  closing.says("such as actors of the program's own");
   caf::anon_send_exit(own, caf::exit_reason::user_shutdown);
   closing.end();
 }

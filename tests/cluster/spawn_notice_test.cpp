@@ -74,7 +74,7 @@ TEST_CASE("a spawn whose constructor takes long says where that runs") {
 
 TEST_CASE("the notice of a spawn follows the state of its actor") {
   const auto line = [](const Result<v1::ClusterState>& state) {
-    return spawn_notice(state, 11, "trainer", std::chrono::seconds{30});
+    return spawn_notice(state, 11, {"", "", "trainer"}, std::chrono::seconds{30});
   };
   auto waits = state_with("waiting");
   CHECK(line(waits) == "the spawn of trainer has taken 30 s: it waits for a place");
@@ -94,6 +94,16 @@ TEST_CASE("the notice of a spawn follows the state of its actor") {
   CHECK_THAT(line(starts), Contains("on node n0, device 2 and 3"));
   CHECK_THAT(line(state_with("restarting")), Contains("it is restarting"));
   CHECK_THAT(line(v1::ClusterState{}), Contains("the broker does not know of it yet"));
+  v1::ClusterState large;
+  large.add_incomplete("actors");
+  CHECK_THAT(line(large), Contains("too large to say why"));
+  // The one that has its name has another origin, and so has one that it joins.
+  auto others = state_with("stopping");
+  others.mutable_actors(0)->set_name("t0");
+  CHECK(spawn_notice(others, 12, {"", "t0", "trainer"}, std::chrono::seconds{60})
+        == "the spawn of t0 has taken 60 s: there is one of that name: it is stopping");
+  CHECK_THAT(spawn_notice(others, 12, {"lab", "t0", "trainer"}, std::chrono::seconds{60}),
+             Contains("does not know of it yet"));
   CHECK_THAT(line(fail(Errc::deadline_exceeded, "no answer")), Contains("the broker does not answer (no answer)"));
 }
 

@@ -305,6 +305,53 @@ TEST_CASE_METHOD(AuthorityFixture, "the list of a retired authority stays, also 
   CHECK_THAT(refusal_of(certs("gone").check(), Errc::invalid_argument), Contains("was revoked"));
 }
 
+TEST_CASE_METHOD(AuthorityFixture, "a key that was revoked is not kept, whoever issues the next certificate",
+                 "[certificates]") {
+  const auto leaked = text_of(folder / "gpu1/node.key");
+  must(certs().revoke("gpu1"));
+  must(certs().replace_authority(2'000));
+  must(certs().retire_authority(true));
+  issue("gpu1");
+  CHECK(text_of(folder / "gpu1/node.key") != leaked);
+}
+
+TEST_CASE_METHOD(AuthorityFixture, "a retirement that was interrupted goes on, whoever was revoked before",
+                 "[certificates]") {
+  issue("gone");
+  must(certs().revoke("gone"));
+  must(certs().replace_authority(2'000));
+  issue("gpu1");
+  must(certs().issue({own, {}, {}}, folder / "certs"));
+  std::filesystem::copy(folder / "certs", folder / "before", Copy::recursive);
+  must(certs().retire_authority(false));
+  // As after the first step of it.
+  for (const auto* what : {"ca-old.key", "issued"}) {
+    std::filesystem::remove_all(folder / "certs" / what);
+    std::filesystem::copy(folder / "before" / what, folder / "certs" / what, Copy::recursive);
+  }
+  CHECK(must(certs().retire_authority(false)).empty());
+  for (const auto& info : must(certs().issued()))
+    CHECK(info.issuer == authorities().front());
+  CHECK_FALSE(has("certs/ca-old.key"));
+}
+
+TEST_CASE_METHOD(AuthorityFixture, "a folder that was put back from an old copy makes newer lists all the same",
+                 "[certificates]") {
+  issue("a");
+  issue("b");
+  must(certs().revoke("a"));
+  std::filesystem::copy_file(folder / "certs/revoked.pem", folder / "backup");
+  must(certs().revoke("b"));
+  must(certs().revoke("gpu1"));
+  const auto newest = text_of(folder / "certs/revoked.pem");
+  std::filesystem::copy_file(folder / "backup", folder / "certs/revoked.pem", Copy::overwrite_existing);
+  now += std::chrono::seconds{10};
+  must(certs().revoke("gpu1"));
+  // In one file, the one that was made last counts, which lacks what the copy did not have.
+  std::ofstream{folder / "b/revoked.pem"} << newest << text_of(folder / "certs/revoked.pem");
+  must(certs("b").check());
+}
+
 TEST_CASE_METHOD(AuthorityFixture, "lists of those who are not trusted are left out beside others", "[certificates]") {
   must(certs("other").init(10));
   must(certs("other").revoke(must(certs("other").list()).at(1).subject));

@@ -297,6 +297,11 @@ void HolderControl::half_ended() {
     report();
 }
 
+bool HolderControl::has_ended() const {
+  const std::lock_guard lock{mutex_};
+  return halves_ == 2;
+}
+
 void HolderControl::report_lost(std::vector<int> devices) {
   const std::lock_guard lock{mutex_};
   lost_devices_ = std::move(devices);

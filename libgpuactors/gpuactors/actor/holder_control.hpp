@@ -176,6 +176,9 @@ public:
   /// 0.17 and 1.x do them in different orders; the second step calls the function of the end.
   void half_ended();
 
+  /// Whether both steps were reported. Any thread.
+  [[nodiscard]] bool has_ended() const;
+
   /// Records the indices of devices that a sticky error has lost to this process. The holder reports them at its end;
   /// `lost_devices` returns them to whoever reports that end. Any thread.
   void report_lost(std::vector<int> devices);

@@ -23,7 +23,8 @@ std::vector<std::string> HolderTable::still_there(TimePoint now) const {
   const std::lock_guard lock{mutex_};
   for (const auto& entry : entries_) {
     const auto control = entry.control.lock();
-    if (control == nullptr)
+    // Who waits for an answer that somebody may still give keeps the control of one that has ended.
+    if (control == nullptr || control->has_ended())
       continue;
     if (const auto what = control->busy())
       busy.push_back(fmt::format("{} {} for {:.1f} s", entry.name.empty() ? "task" : entry.name + " in", what->what,

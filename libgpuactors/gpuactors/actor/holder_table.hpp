@@ -13,7 +13,7 @@ namespace gpuactors {
 /// Any thread.
 class HolderTable {
 public:
-  /// Adds one, which is there as long as anybody keeps its control.
+  /// Adds one, which is there until it has ended.
   /// @param name for people: "actor trainer"; empty for tasks, which are known by what they run.
   void add(std::string name, const std::shared_ptr<HolderControl>& control);
 

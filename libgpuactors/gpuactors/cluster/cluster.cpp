@@ -262,17 +262,22 @@ Result<ActorRef> Cluster::spawn_now(std::string_view type, Payload config, const
   std::uint64_t origin = 0;
   auto future = begin_spawn(type, std::move(config), options, origin);
   const auto begun = Clock::now();
-  for (auto wait = core_ != nullptr ? core_->spawn_notice() : Duration::zero(); wait > Duration::zero();
-       wait = std::min<Duration>(2 * wait, limits::spawn_notice_longest)) {
+  // A wait that ends before its time is told to: nothing is said then.
+  const auto waits = [&](Duration wait) {
     const auto due = deadline_after(Clock::now(), wait);
-    // A wait that ends before its time is told to.
-    if (future.wait(wait) || Clock::now() < due)
-      break;
+    return !future.wait(wait) && Clock::now() >= due;
+  };
+  for (auto wait = core_ != nullptr ? core_->spawn_notice() : Duration::zero(); wait > Duration::zero() && waits(wait);
+       wait = std::min<Duration>(2 * wait, limits::spawn_notice_longest)) {
     StateOptions patience;
     patience.timeout = limits::link_timeout;
-    const auto looked = state(patience);
+    auto looked = state_async(patience);
+    constexpr std::chrono::milliseconds slice{50};
+    while (!looked.ready())
+      if (!waits(slice))
+        return future.get();
     core_->notice(
-        detail::spawn_notice(looked, origin, options.name.empty() ? type : options.name, Clock::now() - begun));
+        detail::spawn_notice(looked.get(), origin, {options.name_space, options.name, type}, Clock::now() - begun));
   }
   return future.get();
 }

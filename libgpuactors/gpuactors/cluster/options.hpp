@@ -221,7 +221,7 @@ struct ConnectOptions {
   /// on; zero: never.
   Duration close_notice = limits::close_notice;
   Duration spawn_notice = limits::spawn_notice;
-  /// Is called with these lines, on any thread.
+  /// Is called with these lines, on any thread; what it throws is lost.
   std::function<void(std::string_view)> notice = notice_to_standard_error;
 };
 
@@ -242,7 +242,7 @@ struct EmbedOptions {
   /// on; zero: never.
   Duration close_notice = limits::close_notice;
   Duration spawn_notice = limits::spawn_notice;
-  /// Is called with these lines, on any thread.
+  /// Is called with these lines, on any thread; what it throws is lost.
   std::function<void(std::string_view)> notice = notice_to_standard_error;
 };
 

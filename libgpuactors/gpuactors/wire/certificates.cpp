@@ -141,7 +141,8 @@ Result<void> issue_into(const Path& folder, const Path& out, CertificateOwner ow
   GPUACTORS_LET(authority, load_authority(folder, now));
   GPUACTORS_LET(until, end_of_life(owner, describe(*authority.certificate, folder / authority_file), now));
   GPUACTORS_LET(authorities, load_authorities(folder / authority_file));
-  GPUACTORS_LET(revocations, load_revocations(folder / revoked_file, authorities));
+  // Those of retired authorities, too: a key that was revoked is good for nothing any more.
+  GPUACTORS_LET(revocations, load_all_revocations(folder / revoked_file));
   if (!is_there(out / node_key_file) || is_revoked(out / node_file, revocations)) {
     GPUACTORS_LET(key, make_key());
     GPUACTORS_LET(pem, to_pem(*key));
@@ -153,9 +154,8 @@ Result<void> issue_into(const Path& folder, const Path& out, CertificateOwner ow
   GPUACTORS_TRY(note_issued(folder, *certificate, pem));
   if (std::error_code error; !std::filesystem::equivalent(folder, out, error)) {
     GPUACTORS_TRY(write_authorities(out, authorities));
-    GPUACTORS_LET(all, load_all_revocations(folder / revoked_file));
-    if (!all.empty())
-      GPUACTORS_TRY(write_revocations(out, all));
+    if (!revocations.empty())
+      GPUACTORS_TRY(write_revocations(out, revocations));
   }
   return write_file(out / node_file, pem, Access::all, Existing::replace);
 }
@@ -275,7 +275,8 @@ Result<CertificateFiles> CertificateFolder::issue(const CertificateOwner& owner,
 
 Result<std::vector<CertificateInfo>> CertificateFolder::issued() const {
   GPUACTORS_LET(authorities, load_authorities(path_ / authority_file));
-  GPUACTORS_LET(revocations, load_revocations(path_ / revoked_file, authorities));
+  GPUACTORS_TRY(load_revocations(path_ / revoked_file, authorities)); // whether they are those of this authority
+  GPUACTORS_LET(revocations, load_all_revocations(path_ / revoked_file));
   std::vector<CertificateInfo> result;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator{path_ / issued_folder, error}) {

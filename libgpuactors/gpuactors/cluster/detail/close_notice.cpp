@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -18,7 +19,7 @@ std::string close_notice(const std::vector<std::string>& there, Duration waited)
   if (there.size() > most)
     what += fmt::format(" and {} more", there.size() - most);
   if (there.empty())
-    what = "a CAF actor of the program's own that has not ended (Cluster::system)";
+    what = "CAF actors or threads, such as actors of the program's own (Cluster::system)";
   return fmt::format("the cluster has been closing for {:.0f} s and waits for {}", to_seconds(waited), what);
 }
 
@@ -47,7 +48,10 @@ void CloseNotice::run(Duration wait, TimePoint begun) {
   while (!ended_.wait_for(lock, wait, [this] { return over_; })) {
     lock.unlock();
     const auto now = Clock::now();
-    notice_(close_notice(holders_->still_there(now), now - begun));
+    try {
+      notice_(close_notice(holders_->still_there(now), now - begun));
+    } catch (const std::exception&) { // the program's function, or no memory: closing goes on
+    }
     wait = std::min<Duration>(2 * wait, limits::close_notice_longest);
     lock.lock();
   }

@@ -26,6 +26,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <future>
 #include <system_error>
@@ -382,6 +383,14 @@ void ClusterCore::task_ended(LeaseId lease, std::uint64_t run) noexcept {
     message.mutable_task()->set_run(run);
     broker_link_->tell(std::move(message));
   } catch (const std::exception&) { // no memory for the message: what was spawned ends with the lease
+  }
+}
+
+void ClusterCore::notice(std::string_view line) const noexcept {
+  try {
+    if (notice_)
+      notice_(line);
+  } catch (const std::exception&) { // the program's own function
   }
 }
 

@@ -59,10 +59,7 @@ public:
   }
 
   /// Tells whoever runs the program, as the options of the cluster say.
-  void notice(std::string_view line) const {
-    if (notice_)
-      notice_(line);
-  }
+  void notice(std::string_view line) const noexcept;
 
   [[nodiscard]] bool closed() const noexcept {
     return closed_.load(std::memory_order_acquire);

@@ -25,25 +25,38 @@ std::string reason_of(const v1::ClusterState& state, const v1::ActorInfo& actor)
   return found == state.queue().end() || found->reason().empty() ? "" : ": " + found->reason();
 }
 
-std::string what(const v1::ClusterState& state, std::uint64_t origin) {
-  const auto actor = std::find_if(state.actors().begin(), state.actors().end(),
-                                  [&](const v1::ActorInfo& each) { return each.origin() == origin; });
-  if (actor == state.actors().end())
-    return "the broker does not know of it yet";
-  if (actor->state() == "starting")
-    return fmt::format("its constructor has not returned, on {}", place_of(actor->lease()));
-  if (actor->state() == "waiting")
-    return "it waits for a place" + reason_of(state, *actor);
-  return fmt::format("it is {}", actor->state());
+std::string what_of(const v1::ClusterState& state, const v1::ActorInfo& actor) {
+  if (actor.state() == "starting")
+    return fmt::format("its constructor has not returned, on {}", place_of(actor.lease()));
+  if (actor.state() == "waiting")
+    return "it waits for a place" + reason_of(state, actor);
+  return fmt::format("it is {}", actor.state());
+}
+
+std::string what(const v1::ClusterState& state, std::uint64_t origin, const SpawnedName& name) {
+  const auto& actors = state.actors();
+  const auto own =
+      std::find_if(actors.begin(), actors.end(), [&](const v1::ActorInfo& actor) { return actor.origin() == origin; });
+  if (own != actors.end())
+    return what_of(state, *own);
+  // Its name is another one's, for whose end or start it waits.
+  const auto other = std::find_if(actors.begin(), actors.end(), [&](const v1::ActorInfo& actor) {
+    return !name.name.empty() && actor.name() == name.name && actor.name_space() == name.name_space;
+  });
+  if (other != actors.end())
+    return "there is one of that name: " + what_of(state, *other);
+  if (std::find(state.incomplete().begin(), state.incomplete().end(), "actors") != state.incomplete().end())
+    return "the state of the cluster is too large to say why";
+  return "the broker does not know of it yet";
 }
 
 } // namespace
 
-std::string spawn_notice(const Result<v1::ClusterState>& state, std::uint64_t origin, std::string_view name,
+std::string spawn_notice(const Result<v1::ClusterState>& state, std::uint64_t origin, const SpawnedName& name,
                          Duration waited) {
-  return fmt::format("the spawn of {} has taken {:.0f} s: {}", name, to_seconds(waited),
-                     state ? what(*state, origin)
-                           : fmt::format("the broker does not answer ({})", state.error().message()));
+  return fmt::format(
+      "the spawn of {} has taken {:.0f} s: {}", name.name.empty() ? name.type : name.name, to_seconds(waited),
+      state ? what(*state, origin, name) : fmt::format("the broker does not answer ({})", state.error().message()));
 }
 
 } // namespace gpuactors::detail

@@ -11,11 +11,17 @@
 
 namespace gpuactors::detail {
 
+/// As the options of the spawn have it; the name may be empty.
+struct SpawnedName {
+  std::string_view name_space;
+  std::string_view name;
+  std::string_view type;
+};
+
 /// Pure.
 /// @param state as the broker has answered, or why it has not.
 /// @param origin of the actor, as in `ActorHandle`.
-/// @param name its name, or its type if it has none.
 [[nodiscard]] std::string spawn_notice(const Result<v1::ClusterState>& state, std::uint64_t origin,
-                                       std::string_view name, Duration waited);
+                                       const SpawnedName& name, Duration waited);
 
 } // namespace gpuactors::detail

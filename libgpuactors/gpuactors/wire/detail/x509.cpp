@@ -182,9 +182,14 @@ std::int64_t number_of(X509_CRL& list) {
 }
 
 /// Sets the number by which lists of one authority are told apart: one more than that of the list `before`.
-bool set_number(X509_CRL& list, X509_CRL* before) {
+bool set_number(X509_CRL& list, X509_CRL* before, WallTime now) {
   const Integer number{ASN1_INTEGER_new()};
-  return number && ASN1_INTEGER_set_int64(number.get(), before != nullptr ? number_of(*before) + 1 : 1) == 1
+  // The time, so that a folder that was put back from an old copy does not count again what others have read.
+  const std::int64_t least = before != nullptr ? number_of(*before) + 1 : 1;
+  return number
+         && ASN1_INTEGER_set_int64(number.get(),
+                                   std::max<std::int64_t>(least, std::chrono::system_clock::to_time_t(now)))
+                == 1
          && X509_CRL_add1_ext_i2d(&list, NID_crl_number, number.get(), 0, X509V3_ADD_DEFAULT) == 1;
 }
 
@@ -255,7 +260,7 @@ Result<RevocationList> make_revocations(X509_CRL* before, const std::vector<X509
       X509_EXTENSION_free(X509_CRL_delete_ext(list.get(), 0));
     return std::all_of(added.begin(), added.end(),
                        [&](X509* certificate) { return add_revocation(*list, *certificate, *time); })
-           && add_authority_id(*list, authority) && set_number(*list, before) && X509_CRL_sort(list.get()) == 1
+           && add_authority_id(*list, authority) && set_number(*list, before, now) && X509_CRL_sort(list.get()) == 1
            && X509_CRL_sign(list.get(), &authority_key, EVP_sha256()) != 0;
   }();
   if (!made)
@@ -424,6 +429,8 @@ std::string why_refused(X509& certificate, const Authorities& authorities) {
         || X509_STORE_CTX_set_purpose(context.get(), purpose) != 1)
       return last_error();
     X509_STORE_CTX_set_flags(context.get(), X509_V_FLAG_NO_CHECK_TIME);
+    // As in handshakes: nobody stands between an authority and a peer.
+    X509_VERIFY_PARAM_set_depth(X509_STORE_CTX_get0_param(context.get()), 0);
     const bool accepted = X509_verify_cert(context.get()) == 1;
     ERR_clear_error();
     if (!accepted)
