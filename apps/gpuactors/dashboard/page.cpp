@@ -1,6 +1,7 @@
 #include "page.hpp"
 
 #include <apps/gpuactors/utc.hpp>
+#include <apps/gpuactors/words.hpp>
 
 #include <fmt/format.h>
 
