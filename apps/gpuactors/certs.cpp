@@ -107,8 +107,8 @@ Result<void> run_replace(const CertsArguments& arguments) {
 Result<void> run_retire(const CertsArguments& arguments) {
   GPUACTORS_LET(folder, open_folder(arguments));
   GPUACTORS_LET(retired, folder.retire_authority(arguments.force));
-  for (const auto& info : retired)
-    std::cout << fmt::format("{} is no longer trusted here\n", info.subject);
+  if (retired)
+    std::cout << fmt::format("{} is no longer trusted here\n", retired->subject);
   std::cout << fmt::format("copy ca.pem and revoked.pem of {} to the certificate folders of all machines; connections "
                            "that exist stay\n",
                            folder.path().string());

@@ -169,6 +169,12 @@ inline constexpr std::size_t catalog_messages = 4'096;
 /// Default deadline of a call.
 inline constexpr std::chrono::seconds call_deadline{60};
 
+/// After which time the end of a cluster, and a spawn, say what they wait for, and the longest time between two
+/// notices.
+inline constexpr std::chrono::seconds close_notice{10};
+inline constexpr std::chrono::seconds spawn_notice{30};
+inline constexpr std::chrono::minutes notice_longest{10};
+
 /// How long `kill` waits for a running method before it reports that the actor is stuck.
 inline constexpr std::chrono::seconds stop_grace{5};
 
@@ -349,14 +355,6 @@ inline constexpr std::int64_t certificate_days = 365;
 /// Default lifetime of a certificate authority and longest lifetime of any certificate, in days.
 inline constexpr std::int64_t authority_days = 3'650;
 inline constexpr std::int64_t authority_days_most = 36'500;
-
-/// After which time the end of a cluster says what it waits for, and the longest time between two such notices.
-inline constexpr std::chrono::seconds close_notice{10};
-inline constexpr std::chrono::minutes close_notice_longest{10};
-
-/// After which time a spawn that goes on says what it waits for, and the longest time between two such notices.
-inline constexpr std::chrono::seconds spawn_notice{30};
-inline constexpr std::chrono::minutes spawn_notice_longest{10};
 
 /// How often a broker or node looks at its certificate while nobody connects.
 inline constexpr std::chrono::seconds certificate_look{10};

@@ -268,7 +268,7 @@ Result<ActorRef> Cluster::spawn_now(std::string_view type, Payload config, const
     return !future.wait(wait) && Clock::now() >= due;
   };
   for (auto wait = core_ != nullptr ? core_->spawn_notice() : Duration::zero(); wait > Duration::zero() && waits(wait);
-       wait = std::min<Duration>(2 * wait, limits::spawn_notice_longest)) {
+       wait = std::min<Duration>(2 * wait, limits::notice_longest)) {
     StateOptions patience;
     patience.timeout = limits::link_timeout;
     auto looked = state_async(patience);

@@ -326,7 +326,7 @@ Result<CertificateInfo> CertificateFolder::replace_authority(std::int64_t days) 
   return detail::replace_authority(path_, {now - skew, now + Days{days}}, now);
 }
 
-Result<std::vector<CertificateInfo>> CertificateFolder::retire_authority(bool force) const {
+Result<std::optional<CertificateInfo>> CertificateFolder::retire_authority(bool force) const {
   GPUACTORS_TRY(load_signers(path_)); // fails before anything is created
   GPUACTORS_LET(lock, open_folder(path_));
   GPUACTORS_LET(known, issued());

@@ -154,7 +154,7 @@ public:
   /// none
   ///          is being replaced, or without the key of the one that signs; `invalid_argument`, naming those who would
   ///          be locked out.
-  [[nodiscard]] Result<std::vector<CertificateInfo>> retire_authority(bool force) const;
+  [[nodiscard]] Result<std::optional<CertificateInfo>> retire_authority(bool force) const;
 
   /// Checks that the folder's files can be used: all exist, keys are private, the key belongs to the certificate, the
   /// authority signed the certificate, and both certificates are valid now.

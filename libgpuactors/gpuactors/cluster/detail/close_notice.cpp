@@ -52,7 +52,7 @@ void CloseNotice::run(Duration wait, TimePoint begun) {
       notice_(close_notice(holders_->still_there(now), now - begun));
     } catch (const std::exception&) { // the program's function, or no memory: closing goes on
     }
-    wait = std::min<Duration>(2 * wait, limits::close_notice_longest);
+    wait = std::min<Duration>(2 * wait, limits::notice_longest);
     lock.lock();
   }
 }

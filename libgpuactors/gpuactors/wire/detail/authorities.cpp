@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -37,11 +37,7 @@ void remove_file(const Path& file) {
 Result<void> renew_list(const Authority& authority, const std::vector<X509*>& added, RevocationLists& lists,
                         WallTime now) {
   auto& certificate = *authority.certificate;
-  X509_CRL* newest = nullptr;
-  for (const auto& list : lists)
-    if (is_list_of(*list, certificate) && (newest == nullptr || !is_newer(*newest, *list)))
-      newest = list.get();
-  GPUACTORS_LET(list, make_revocations(newest, added, certificate, *authority.key, now));
+  GPUACTORS_LET(list, make_revocations(list_of(certificate, lists), added, certificate, *authority.key, now));
   std::erase_if(lists, [&](const RevocationList& before) { return is_list_of(*before, certificate); });
   lists.push_back(std::move(list));
   return {};
@@ -171,8 +167,9 @@ Result<CertificateInfo> replace_authority(const Path& folder, const CertificateL
   return made;
 }
 
-Result<std::vector<CertificateInfo>> retire_authority(const Path& folder, const std::vector<CertificateInfo>& issued,
-                                                      bool force, WallTime now) {
+Result<std::optional<CertificateInfo>> retire_authority(const Path& folder, const std::vector<CertificateInfo>& issued,
+                                                        bool force, WallTime now) {
+  const auto authority_path = folder / authority_file;
   const auto old_path = folder / old_authority_key_file;
   if (is_there(folder / next_authority_key_file))
     return fail(Errc::invalid_argument, fmt::format("the last replacement of an authority was interrupted: complete it "
@@ -184,32 +181,26 @@ Result<std::vector<CertificateInfo>> retire_authority(const Path& folder, const 
                             "one beside it",
                             folder.string()));
   GPUACTORS_LET(signers, load_signers(folder));
-  auto& signer = *signers.front().certificate;
+  GPUACTORS_LET(authorities, load_authorities(authority_path));
+  std::optional<CertificateInfo> retired;
   // Without the old one among them, an earlier call has got past this, and was interrupted.
-  std::set<std::string> names;
   if (signers.size() > 1) {
-    GPUACTORS_LET(found, locked_out(issued, signer, now));
-    names = std::move(found);
-  }
-  if (!names.empty() && !force)
-    return fail(Errc::invalid_argument,
-                fmt::format("{} have certificates of the old authority and none of the new one ({}): issue them with "
-                            "gpuactors certs issue, or revoke the old ones",
-                            names.size(), fmt::join(names, ", ")));
-  std::vector<CertificateInfo> retired;
-  for (auto old = std::next(signers.begin()); old != signers.end(); ++old) {
-    GPUACTORS_LET(authorities, load_authorities(folder / authority_file));
-    retired.push_back(describe(*old->certificate, folder / authority_file));
-    std::erase_if(authorities,
-                  [&](const Certificate& each) { return X509_cmp(each.get(), old->certificate.get()) == 0; });
+    GPUACTORS_LET(names, locked_out(issued, *signers.front().certificate, now));
+    if (!names.empty() && !force)
+      return fail(Errc::invalid_argument,
+                  fmt::format("{} have certificates of the old authority and none of the new one ({}): issue them with "
+                              "gpuactors certs issue, or revoke the old ones",
+                              names.size(), fmt::join(names, ", ")));
+    auto& old = *signers.back().certificate;
+    retired = describe(old, authority_path);
+    std::erase_if(authorities, [&](const Certificate& each) { return X509_cmp(each.get(), &old) == 0; });
     // Its list stays in `revoked.pem`: a machine that still has it in `ca.pem` must not trust those that it had
     // revoked.
     GPUACTORS_TRY(write_authorities(folder, authorities));
   }
-  GPUACTORS_LET(trusted, load_authorities(folder / authority_file));
   for (const auto& info : issued)
     if (const auto certificate = load_certificate(info.file);
-        certificate && issuer_of(**certificate, trusted) == nullptr)
+        certificate && issuer_of(**certificate, authorities) == nullptr)
       remove_file(info.file);
   remove_file(old_path);
   return retired;

@@ -3,6 +3,7 @@
 
 #include <gpuactors/wire/detail/x509.hpp>
 
+#include <optional>
 #include <vector>
 
 namespace gpuactors::detail {
@@ -25,8 +26,9 @@ namespace gpuactors::detail {
 
 /// Takes the authority that was replaced out of those that the folder trusts.
 /// @param issued what the folder's authorities have issued.
-[[nodiscard]] Result<std::vector<CertificateInfo>> retire_authority(const std::filesystem::path& folder,
-                                                                    const std::vector<CertificateInfo>& issued,
-                                                                    bool force, WallTime now);
+/// @returns it; nothing if an interrupted call has done so.
+[[nodiscard]] Result<std::optional<CertificateInfo>> retire_authority(const std::filesystem::path& folder,
+                                                                      const std::vector<CertificateInfo>& issued,
+                                                                      bool force, WallTime now);
 
 } // namespace gpuactors::detail

@@ -55,9 +55,8 @@ Result<RevocationLists> load_all_revocations(const std::filesystem::path& file) 
 
 Result<RevocationLists> load_revocations(const std::filesystem::path& file, const Authorities& authorities) {
   GPUACTORS_LET(all, load_all_revocations(file));
-  const bool any = !all.empty();
-  auto lists = newest_of(authorities, std::move(all));
-  if (any && lists.empty())
+  auto lists = newest_of(authorities, all);
+  if (!all.empty() && lists.empty())
     return fail(Errc::invalid_argument,
                 fmt::format("{} is not of the authority {}: copy it again from the machine where that was made",
                             file.string(), name_of(*authorities.front())));

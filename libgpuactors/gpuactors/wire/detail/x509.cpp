@@ -181,7 +181,7 @@ std::int64_t number_of(X509_CRL& list) {
   return known ? value : 0;
 }
 
-/// Sets the number by which lists of one authority are told apart: one more than that of the list `before`.
+/// Sets that number: greater than that of the list `before`.
 bool set_number(X509_CRL& list, X509_CRL* before, WallTime now) {
   const Integer number{ASN1_INTEGER_new()};
   // The time, so that a folder that was put back from an old copy does not count again what others have read.
@@ -333,21 +333,12 @@ Result<RevocationLists> revocations_from_pem(std::string_view pem, const std::fi
   return result;
 }
 
-RevocationLists newest_of(const Authorities& authorities, RevocationLists lists) {
+RevocationLists newest_of(const Authorities& authorities, const RevocationLists& lists) {
   RevocationLists result;
-  for (const auto& authority : authorities) {
-    RevocationList* newest = nullptr;
-    for (auto& list : lists)
-      if (list != nullptr && is_list_of(*list, *authority) && (newest == nullptr || !is_newer(**newest, *list)))
-        newest = &list;
-    if (newest != nullptr)
-      result.push_back(std::move(*newest));
-  }
+  for (const auto& authority : authorities)
+    if (auto* newest = list_of(*authority, lists); newest != nullptr && X509_CRL_up_ref(newest) == 1)
+      result.emplace_back(newest);
   return result;
-}
-
-bool is_newer(X509_CRL& list, X509_CRL& other) {
-  return number_of(list) > number_of(other);
 }
 
 std::optional<WallTime> when_revoked(X509& certificate, const RevocationLists& lists) {
@@ -371,9 +362,11 @@ X509* issuer_of(X509& certificate, const Authorities& authorities) {
 }
 
 X509_CRL* list_of(X509& authority, const RevocationLists& lists) {
-  const auto found = std::find_if(lists.begin(), lists.end(),
-                                  [&](const RevocationList& list) { return is_list_of(*list, authority); });
-  return found == lists.end() ? nullptr : found->get();
+  X509_CRL* newest = nullptr;
+  for (const auto& list : lists)
+    if (is_list_of(*list, authority) && (newest == nullptr || number_of(*list) >= number_of(*newest)))
+      newest = list.get();
+  return newest;
 }
 
 bool is_issued_by(X509& certificate, X509& authority) {

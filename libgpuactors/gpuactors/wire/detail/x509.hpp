@@ -24,7 +24,7 @@ struct FreeBy {
 using Key = std::unique_ptr<EVP_PKEY, FreeBy<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, FreeBy<X509_free>>;
 using RevocationList = std::unique_ptr<X509_CRL, FreeBy<X509_CRL_free>>;
-/// Those whom a process trusts, one at least, and the lists that they have signed, one of each at most.
+/// Those whom a process trusts, one at least, and lists of revoked certificates, as a file has them or one of each.
 using Authorities = std::vector<Certificate>;
 using RevocationLists = std::vector<RevocationList>;
 
@@ -61,11 +61,8 @@ using RevocationLists = std::vector<RevocationList>;
 /// @returns `invalid_argument` that names `file`.
 [[nodiscard]] Result<RevocationLists> revocations_from_pem(std::string_view pem, const std::filesystem::path& file);
 
-/// Leaves one list of each of `authorities` that has any, its newest, and none of others.
-[[nodiscard]] RevocationLists newest_of(const Authorities& authorities, RevocationLists lists);
-
-/// Whether `list` is newer than `other`, by the number that each authority counts its lists with.
-[[nodiscard]] bool is_newer(X509_CRL& list, X509_CRL& other);
+/// Returns one list of each of `authorities` that has any, its newest, and none of others.
+[[nodiscard]] RevocationLists newest_of(const Authorities& authorities, const RevocationLists& lists);
 
 /// Returns when the certificate was revoked, according to the list of its authority; none if it was not.
 [[nodiscard]] std::optional<WallTime> when_revoked(X509& certificate, const RevocationLists& lists);
@@ -77,7 +74,8 @@ using RevocationLists = std::vector<RevocationList>;
 /// Returns who of the authorities has signed the certificate; null if none of them has.
 [[nodiscard]] X509* issuer_of(X509& certificate, const Authorities& authorities);
 
-/// Returns the list that `authority` has signed; null if it has none.
+/// Returns the newest list that `authority` has signed, by the number that it counts them with, the last of several;
+/// null if it has none.
 [[nodiscard]] X509_CRL* list_of(X509& authority, const RevocationLists& lists);
 
 /// Returns what the owner of a certificate may do.

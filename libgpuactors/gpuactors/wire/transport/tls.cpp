@@ -17,7 +17,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -131,12 +130,12 @@ Result<RevocationLists> load_revocations(const CertificateFiles& files, const Re
   if (files.revoked.empty())
     return RevocationLists{};
   GPUACTORS_LET(authorities, detail::load_authorities(files.authority));
-  GPUACTORS_LET(found, detail::load_revocations(files.revoked, authorities));
-  RevocationLists lists;
+  GPUACTORS_LET(lists, detail::load_revocations(files.revoked, authorities));
+  // First, so that those of the file count where the numbers are the same.
   for (const auto& last : before)
-    lists.emplace_back(X509_CRL_dup(last.get()));
-  std::move(found.begin(), found.end(), std::back_inserter(lists));
-  return detail::newest_of(authorities, std::move(lists));
+    if (X509_CRL_up_ref(last.get()) == 1)
+      lists.emplace(lists.begin(), last.get());
+  return detail::newest_of(authorities, lists);
 }
 
 Result<Context> load_context(const CertificateFiles& files, const RevocationLists& revocations) {
