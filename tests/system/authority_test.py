@@ -9,38 +9,25 @@ import contextlib
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 
-from running_cluster import DEADLINE, same, until
+from running_cluster import Daemons, same, until
 
 NAMES = ("broker", "node", "client")
 
 
-class Machines:
+class Machines(Daemons):
     def __init__(self, program, folder, stack):
-        self.program = program
-        self.folder = folder
-        self.stack = stack
-        self.env = {key: value for key, value in os.environ.items()
-                    if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES")}
-        self.env["XDG_STATE_HOME"] = os.path.join(folder, "state")
+        super().__init__(program, folder, stack)
         self.certs("init", "--days", "30")
         for name in NAMES:
             self.issue(name)
-        self.broker = self.start("broker", "broker", "--listen", "127.0.0.1:0").stdout.readline().split()[-1]
-        self.node = self.start("node", "node", "--broker", self.broker, "--name", "n0", "--devices", "host:1x1GiB")
-
-    def path(self, *parts):
-        return os.path.join(self.folder, *parts)
+        self.broker = self.start("broker", "--listen", "127.0.0.1:0").stdout.readline().split()[-1]
+        self.node = self.start("node", "--broker", self.broker, "--name", "n0", "--devices", "host:1x1GiB")
 
     def certs(self, *arguments, code=0):
-        done = subprocess.run([self.program, "certs", *arguments, "--certs", self.path("ca")], env=self.env,
-                              capture_output=True, text=True, timeout=DEADLINE, check=False)
-        assert done.returncode == code, (arguments, done)
-        return done.stdout if code == 0 else done.stderr
+        return self.command("certs", *arguments, "--certs", self.path("ca"), code=code)
 
     def issue(self, name):
         self.certs("issue", name, "--host", "127.0.0.1", "--out", self.path(name))
@@ -53,28 +40,10 @@ class Machines:
                 os.rename(self.path(name, file + ".new"), self.path(name, file))
 
     def start(self, name, *arguments):
-        with open(self.path(name + ".log"), "w", encoding="utf-8") as log:
-            process = subprocess.Popen([self.program, *arguments, "--certs", self.path(name)], stdout=subprocess.PIPE,
-                                       stderr=log, env=self.env, text=True)
-        self.stack.callback(self.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            same(process.wait(DEADLINE), 0)
-        process.stdout.close()
-
-    def log(self, name):
-        with open(self.path(name + ".log"), encoding="utf-8") as log:
-            return log.read()
+        return self.daemon(name, name, *arguments, "--certs", self.path(name))
 
     def run(self, *arguments, certs="client", code=0):
-        done = subprocess.run([self.program, *arguments, "--broker", self.broker, "--certs", self.path(certs)],
-                              env=self.env, capture_output=True, text=True, timeout=DEADLINE, check=False)
-        assert done.returncode == code, (arguments, done, self.log("broker"), self.log("node"))
-        return done.stdout if code == 0 else done.stderr
+        return self.command(*arguments, "--broker", self.broker, "--certs", self.path(certs), code=code)
 
     def count(self):
         return int(json.loads(self.run("call", "c", "add", '{"n":1}'))["value"])
@@ -125,7 +94,7 @@ def replaces_the_authority(machines):
 
 def main():
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        replaces_the_authority(Machines(os.path.abspath(sys.argv[1]), folder, stack))
+        replaces_the_authority(Machines(sys.argv[1], folder, stack))
         print("ok", flush=True)
 
 

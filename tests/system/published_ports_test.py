@@ -10,16 +10,13 @@ import contextlib
 import json
 import os
 import random
-import re
 import selectors
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 
-from running_cluster import DEADLINE, same, until
+from running_cluster import DEADLINE, Daemons, fits, same, until
 
 INSIDE = "127.0.0.1"
 OUTSIDE = "127.0.0.9"
@@ -83,44 +80,21 @@ def free_range():
     raise AssertionError("no free range of ports")
 
 
-class Scene:
+class Scene(Daemons):
     """A broker, and nodes that are started one after the other."""
 
     def __init__(self, program, folder, stack):
-        self.program = program
-        self.env = {key: value for key, value in os.environ.items()
-                    if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES")}
-        self.env["XDG_STATE_HOME"] = folder
-        self.folder = folder
-        self.stack = stack
-        broker = self.daemon("broker", "broker", "--listen", "127.0.0.1:0")
-        ready = broker.stdout.readline()
+        super().__init__(program, folder, stack)
+        ready = self.daemon("broker", "broker", "--listen", "127.0.0.1:0").stdout.readline()
         assert ready.startswith("broker listens at "), (ready, self.log("broker"))
         self.broker = ready.split()[-1]
 
-    def daemon(self, name, *arguments):
-        with open(os.path.join(self.folder, name), "w", encoding="utf-8") as log:
-            process = subprocess.Popen([self.program, *arguments], stdout=subprocess.PIPE, stderr=log, env=self.env,
-                                       text=True)
-        self.stack.callback(self.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            process.wait(DEADLINE)
-        process.stdout.close()
-
-    def log(self, name):
-        with open(os.path.join(self.folder, name), encoding="utf-8") as log:
-            return log.read()
-
     def run(self, *arguments, code=0):
-        done = subprocess.run([self.program, *arguments, "--broker", self.broker], env=self.env, capture_output=True,
-                              text=True, timeout=DEADLINE, check=False)
-        assert done.returncode == code, (arguments, done, self.log("node"))
-        return done.stdout if code == 0 else done.stderr
+        return self.command(*arguments, "--broker", self.broker, code=code)
+
+    def refusal(self, *arguments):
+        """What a node that cannot be says."""
+        return self.run("node", *arguments, code=2)
 
     def node(self, *arguments):
         return self.daemon("node", "node", "--broker", self.broker, "--name", "n0", "--devices", "host:2x1GiB",
@@ -169,9 +143,8 @@ def refuses_what_cannot_be(scene):
                             # An address of nobody here: not one port after the other is tried.
                             (("--host", OUTSIDE, "--bind", "192.0.2.1", "--ports", "7720-7799"),
                              "cannot listen on 192.0.2.1:0: Cannot assign")):
-        done = subprocess.run([scene.program, "node", "--broker", scene.broker, *arguments], env=scene.env,
-                              capture_output=True, text=True, timeout=DEADLINE, check=False)
-        assert done.returncode == 2 and part in done.stderr, done
+        said = scene.refusal(*arguments)
+        assert part in said, said
 
 
 def tells_the_address_that_it_was_told(scene):
@@ -183,16 +156,13 @@ def tells_the_address_that_it_was_told(scene):
                  "--advertise", "10.99.0.2:7711")
 
     def standby():
-        done = subprocess.run([scene.program, "status", "--json", "--broker", address], env=scene.env,
-                              capture_output=True, text=True, timeout=DEADLINE, check=True)
-        return json.loads(done.stdout)[0]["standby"]
+        return json.loads(scene.command("status", "--json", "--broker", address))[0]["standby"]
 
     same(until(standby, "the second stands by")["address"], "10.99.0.2:7711")
     for wrong in ("10.99.0.2", "0.0.0.0:7711", "10.99.0.2:0"):
-        done = subprocess.run([scene.program, "broker", "--advertise", wrong], env=scene.env, capture_output=True,
-                              text=True, timeout=DEADLINE, check=False)
-        assert done.returncode == 2 and wrong in done.stderr, done
-        assert re.search(r"127\.0\.0\.1:7711 would be right|10\.0\.0\.1:7711 would be one", done.stderr), done
+        said = scene.command("broker", "--advertise", wrong, code=2)
+        assert wrong in said, said
+        fits(r"127\.0\.0\.1:7711 would be right|10\.0\.0\.1:7711 would be one", said)
 
 
 def says_when_it_is_ready(scene):
@@ -210,13 +180,9 @@ def says_when_it_is_ready(scene):
     assert not os.path.exists(file)
     with open(file, "w", encoding="utf-8") as somebodys:
         somebodys.write("something")
-    bad = subprocess.run([scene.program, "node", "--broker", scene.broker, "--ready-file", file],
-                         env=scene.env, capture_output=True, text=True, timeout=DEADLINE, check=False)
-    assert bad.returncode == 2 and "is there already, and is no empty file" in bad.stderr, bad
+    fits("is there already, and is no empty file", scene.refusal("--ready-file", file))
     os.remove(file)
-    bad = subprocess.run([scene.program, "node", "--broker", scene.broker, "--ready-file", "/none/ready"],
-                         env=scene.env, capture_output=True, text=True, timeout=DEADLINE, check=False)
-    assert bad.returncode == 2 and "--ready-file /none/ready cannot be made" in bad.stderr, bad
+    fits("--ready-file /none/ready cannot be made", scene.refusal("--ready-file", "/none/ready"))
 
 
 def is_not_ready_without_a_broker(scene):
@@ -234,7 +200,7 @@ def is_not_ready_without_a_broker(scene):
 
 def main():
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        scene = Scene(os.path.abspath(sys.argv[1]), folder, stack)
+        scene = Scene(sys.argv[1], folder, stack)
         for case in (serves_by_published_ports, says_that_no_port_is_left, refuses_what_cannot_be,
                      tells_the_address_that_it_was_told, says_when_it_is_ready, is_not_ready_without_a_broker):
             case(scene)

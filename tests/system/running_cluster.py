@@ -24,15 +24,63 @@ def until(condition, what):
     raise AssertionError(f"not within {DEADLINE} s: {what}")
 
 
+def environment(state):
+    """That of this process, without what would lead its children elsewhere, and with a state folder of their own."""
+    kept = {key: value for key, value in os.environ.items() if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES")}
+    return {**kept, "XDG_STATE_HOME": state}
+
+
+class Daemons:
+    """Daemons that a test starts by name, what they say, and commands beside them."""
+
+    def __init__(self, program, folder, stack):
+        """`stack` ends them."""
+        self.program = os.path.abspath(program)
+        self.folder = folder
+        self.stack = stack
+        self.env = environment(os.path.join(folder, "state"))
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def daemon(self, name, *arguments):
+        with open(self.path(name + ".log"), "w", encoding="utf-8") as log:
+            process = subprocess.Popen([self.program, *arguments], stdout=subprocess.PIPE, stderr=log, env=self.env,
+                                       text=True)
+        self.stack.callback(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        """Ends one that still runs, as an operator would."""
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            same(process.wait(DEADLINE), 0)
+        process.stdout.close()
+
+    def log(self, name):
+        with open(self.path(name + ".log"), encoding="utf-8") as log:
+            return log.read()
+
+    def logs(self):
+        """What all of them have said, for failures."""
+        return {name: self.log(name[:-len(".log")]) for name in os.listdir(self.folder) if name.endswith(".log")}
+
+    def command(self, *arguments, code=0):
+        """Standard output, or standard error of a command that ends with another code than 0."""
+        done = subprocess.run([self.program, *arguments], env=self.env, capture_output=True, text=True,
+                              timeout=DEADLINE, check=False)
+        assert done.returncode == code, (arguments, done, self.logs())
+        return done.stdout if code == 0 else done.stderr
+
+
 class Cluster:
     """`gpuactors up` and its state folder."""
 
     def __init__(self, program, folder, *arguments, listen="127.0.0.1:0", **popen):
         """`arguments` are more of `up`; `popen` says how it is started otherwise than with its log in a file."""
         self.program = program
-        self.env = {key: value for key, value in os.environ.items()
-                    if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES")}
-        self.env["XDG_STATE_HOME"] = folder
+        self.env = environment(folder)
         self.folder = folder
         self.log = os.path.join(folder, "up.log")
         with open(self.log, "w", encoding="utf-8") as log:
