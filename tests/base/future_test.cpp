@@ -460,6 +460,18 @@ TEST_CASE("a future without a result to wait for, and a promise without a future
   CHECK_FALSE(first.set(1)); // NOLINT(bugprone-use-after-move)
 }
 
+TEST_CASE("a future is cancelled by one thread while another waits for it, and may end it at once", "[base]") {
+  for (int i = 0; i < 500; ++i) {
+    Promise<int> promise;
+    auto future = std::make_unique<Future<int>>(promise.future());
+    std::thread canceller{[&cancelled = *future] { cancelled.cancel(); }};
+    const auto result = future->get();
+    future.reset();
+    canceller.join();
+    REQUIRE(code_of(result) == Errc::cancelled);
+  }
+}
+
 TEST_CASE("results that were taken are not waited for", "[future]") {
   std::vector<Future<int>> futures;
   futures.push_back(Future<int>::ready_with(1));

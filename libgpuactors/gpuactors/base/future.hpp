@@ -15,7 +15,8 @@ namespace gpuactors {
 /// The receiving end: exactly one `Result<T>` arrives, and it can be taken once.
 ///
 /// Movable; destroying a future does not cancel the work. One thread at a time, except `cancel`, which any thread may
-/// call. Threads of the program, tasks and actors may block in `get`; no other thread is needed to wake them.
+/// call as long as the future is not moved or destroyed: also while another one waits. Threads of the program, tasks
+/// and actors may block in `get`; no other thread is needed to wake them.
 template <class T>
 class [[nodiscard]] Future {
 public:
@@ -25,7 +26,7 @@ public:
   Future(Future&&) noexcept = default;
   Future& operator=(Future&&) noexcept = default;
 
-  explicit Future(std::shared_ptr<detail::FutureState<T>> state) : state_(std::move(state)) {
+  explicit Future(std::shared_ptr<detail::FutureState<T>> state) : slot_(std::move(state)) {
     // nop
   }
 
@@ -38,19 +39,19 @@ public:
 
   /// Returns whether there is a result to wait for; false after it was taken.
   [[nodiscard]] bool valid() const noexcept {
-    return state_ != nullptr;
+    return state() != nullptr;
   }
 
-  /// Returns whether `get` would return at once.
+  /// Returns whether the result is there to be taken, so that `get` returns it at once; false after it was taken.
   [[nodiscard]] bool ready() const noexcept {
-    return state_ != nullptr && state_->ready();
+    return valid() && state()->ready();
   }
 
   /// Waits at most `timeout` and leaves the result where it is: `deadline_exceeded` of a later `get` is an error of the
   /// work, and not the end of one's own patience. It may end before that, as `get` does.
-  /// @returns whether `get` now returns at once.
+  /// @returns whether `get` now returns at once: also when the result was taken, so that there is none to wait for.
   [[nodiscard]] bool wait(Duration timeout) const {
-    return state_ == nullptr || state_->wait_until(deadline_after(Clock::now(), timeout));
+    return state() == nullptr || state()->wait_until(deadline_after(Clock::now(), timeout));
   }
 
   /// Waits for the result and takes it. For a call with a deadline, the result arrives by then at the latest.
@@ -72,7 +73,7 @@ public:
   /// error.
   template <class F>
   void then(F function) && {
-    auto state = std::move(state_);
+    auto state = slot_.take();
     if (state == nullptr) {
       detail::call_back(function, Result<T>{detail::taken_already()});
       return;
@@ -98,24 +99,24 @@ public:
   template <class F>
   [[nodiscard]] auto transform(F function) && {
     using Made = detail::MadeBy<F, T>;
-    if (state_ == nullptr)
+    if (!valid())
       return Future<Made>::ready_with(detail::taken_already());
-    return Future<Made>{detail::TransformState<Made, T, F>::make(std::move(state_), std::move(function))};
+    return Future<Made>{detail::TransformState<Made, T, F>::make(slot_.take(), std::move(function))};
   }
 
   /// Returns a future of the work that `function(T)` starts with the value: it returns a `Future<U>`, or a
   /// `Result<Future<U>>` if it may refuse. Errors pass by it. The function runs like one of `then`, also when nobody
   /// waits, so it must not wait for what other callbacks do; in an actor, it runs beside the actor's methods, perhaps
-  /// after its end, and must not use `this`. Cancelling the returned future withdraws whichever work is
-  /// under way. Consumes this future.
+  /// after its end, and must not use `this` (with `Actor::after` it may). Cancelling the returned future withdraws
+  /// whichever work is under way. Consumes this future.
   template <class F>
   [[nodiscard]] auto and_then(F function) && {
     using Next = detail::MadeBy<F, T>;
     static_assert(detail::IsFuture<Next>::value, "the function of and_then returns a Future; for values: transform");
     using Made = typename Next::value_type;
-    if (state_ == nullptr)
+    if (!valid())
       return Future<Made>::ready_with(detail::taken_already());
-    auto chain = std::make_shared<detail::ChainState<Made>>(state_);
+    auto chain = std::make_shared<detail::ChainState<Made>>(state());
     std::move(*this).then([chain, function = std::move(function)](Result<T> first) mutable {
       auto second = detail::made_by<Next>(function, std::move(first));
       if (second && second->valid())
@@ -133,28 +134,28 @@ public:
   ///        it has restarts left. In a shared process it means the same as `Cancel::ask`. You may call it after
   ///        `Cancel::ask` had no effect, as long as the result was not taken.
   void cancel(Cancel how = Cancel::ask) {
-    if (state_ != nullptr)
-      state_->give_up(how);
+    // A copy, as whoever waits may take the result, and end the future, before this returns.
+    if (const auto state = slot_.copy())
+      state->give_up(how);
   }
 
   /// Returns the shared state, for code that builds on futures (wait sets, adapters).
   [[nodiscard]] const std::shared_ptr<detail::FutureState<T>>& state() const noexcept {
-    return state_;
+    return slot_.get();
   }
 
 private:
   Result<T> get_until(TimePoint deadline) {
-    if (state_ == nullptr)
+    if (!valid())
       return detail::taken_already();
-    if (!state_->wait_until(deadline))
+    if (!state()->wait_until(deadline))
       return deadline > Clock::now()
                  ? detail::wait_ended()
                  : fail(Errc::deadline_exceeded, "the result did not come within the time given to get()");
-    auto state = std::move(state_);
-    return state->take();
+    return slot_.take()->take();
   }
 
-  std::shared_ptr<detail::FutureState<T>> state_;
+  detail::SharedSlot<detail::FutureState<T>> slot_;
 };
 
 /// The producing end. A promise that is destroyed without a result completes its future with `task_failed`.

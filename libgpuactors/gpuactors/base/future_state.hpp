@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -162,6 +163,68 @@ private:
   // Guarded by the mutex.
   bool cancelled_ = false;
   std::function<void()> function_;
+};
+
+/// A pointer that one thread, its owner's, uses and changes, and that other threads may copy meanwhile.
+template <class T>
+class SharedSlot {
+public:
+  SharedSlot() = default;
+
+  explicit SharedSlot(std::shared_ptr<T> pointer) : pointer_(std::move(pointer)) {
+    // nop
+  }
+
+  SharedSlot(SharedSlot&& other) noexcept : pointer_(other.take()) {
+    // nop
+  }
+
+  SharedSlot& operator=(SharedSlot&& other) noexcept {
+    auto pointer = other.take();
+    const Hold hold{*this};
+    pointer_.swap(pointer); // the old one is destroyed after the hold
+    return *this;
+  }
+
+  ~SharedSlot() = default;
+
+  /// Owner's thread.
+  [[nodiscard]] const std::shared_ptr<T>& get() const noexcept {
+    return pointer_;
+  }
+
+  /// Leaves it empty. Owner's thread.
+  [[nodiscard]] std::shared_ptr<T> take() noexcept {
+    const Hold hold{*this};
+    return std::move(pointer_);
+  }
+
+  /// Any thread.
+  [[nodiscard]] std::shared_ptr<T> copy() const noexcept {
+    const Hold hold{*this};
+    return pointer_;
+  }
+
+private:
+  /// Nobody holds it for longer than a copy takes, and nearly always nobody else does.
+  class Hold {
+  public:
+    explicit Hold(const SharedSlot& slot) noexcept : held_(slot.held_) {
+      while (held_.exchange(true, std::memory_order_acquire))
+        std::this_thread::yield();
+    }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+    ~Hold() {
+      held_.store(false, std::memory_order_release);
+    }
+
+  private:
+    std::atomic<bool>& held_;
+  };
+
+  std::shared_ptr<T> pointer_;
+  mutable std::atomic<bool> held_{false};
 };
 
 /// The error of a future whose result was taken.
