@@ -62,7 +62,7 @@ public:
   Result<v1::TensorRef> offer(const Small& n) {
     auto& stream = gpu().stream();
     GPUACTORS_LET(tensor, stream.tensor(DType::f32, {tensor_elements}));
-    GPUACTORS_TRY(stream.fill(tensor, static_cast<std::uint8_t>(n.n())));
+    GPUACTORS_TRY(stream.fill_bytes(tensor, static_cast<std::uint8_t>(n.n())));
     GPUACTORS_LET(shared, tensors().put(std::move(tensor), stream));
     return std::move(shared).hand_over();
   }
@@ -85,7 +85,7 @@ public:
     auto& stream = gpu().stream();
     GPUACTORS_LET(source, stream.tensor(DType::f32, {tensor_elements}));
     GPUACTORS_LET(target, stream.tensor(DType::f32, {tensor_elements}));
-    GPUACTORS_TRY(stream.fill(source, 1));
+    GPUACTORS_TRY(stream.fill_bytes(source, 1));
     GPUACTORS_TRY(stream.copy(target, source)); // its pages are there from now on
     GPUACTORS_TRY(stream.synchronize());
     const auto start = now_ns();
@@ -100,7 +100,7 @@ public:
   Result<Small> hold(const Small& bytes) {
     auto& stream = gpu().stream();
     GPUACTORS_LET(buffer, stream.allocate(static_cast<std::size_t>(bytes.n())));
-    GPUACTORS_TRY(stream.fill(buffer.data(), 1, buffer.bytes()));
+    GPUACTORS_TRY(stream.fill_bytes(buffer.data(), 1, buffer.bytes()));
     GPUACTORS_TRY(stream.synchronize());
     held_ = std::move(buffer);
     return bytes;

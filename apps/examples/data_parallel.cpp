@@ -60,9 +60,7 @@ private:
   gpuactors::Tensor weights_;
 };
 
-GPUACTORS_ACTOR("line_worker", LineWorker)
-    .method("learn", &LineWorker::learn)
-    .concurrent_method(gpuactors::collective_method, &LineWorker::collective_call);
+GPUACTORS_ACTOR("line_worker", LineWorker).method("learn", &LineWorker::learn);
 
 // Has all workers make so many steps together.
 gpuactors::Result<void> learn(const std::vector<gpuactors::ActorRef>& workers, double steps) {

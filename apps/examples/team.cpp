@@ -56,9 +56,7 @@ public:
   }
 };
 
-GPUACTORS_ACTOR(team_worker, TeamWorker)
-    .method(learn, &TeamWorker::learn_from)
-    .concurrent_method(gpuactors::collective_method, &TeamWorker::collective_call);
+GPUACTORS_ACTOR(team_worker, TeamWorker).method(learn, &TeamWorker::learn_from);
 
 gpuactors::Result<void> run(int argc, char** argv) {
   GPUACTORS_LET(cluster, gpuactors::Cluster::open(argc, argv));

@@ -87,7 +87,7 @@ Result<void> Decoder::allocate() {
   for (std::size_t i = 0; i < keys_.size(); ++i)
     for (auto* cache : {&keys_[i], &values_[i]}) {
       GPUACTORS_TRY(make(*cache, type, {(room_.pages + 1) * page_tokens, config_.key_width()}));
-      GPUACTORS_TRY(stream_.fill(*cache, 0));
+      GPUACTORS_TRY(stream_.zero(*cache));
     }
   GPUACTORS_TRY(make(device_pages_, DType::i32, {static_cast<std::int64_t>(page_table_.size())}));
   GPUACTORS_TRY(make(inputs_, DType::i32, {static_cast<std::int64_t>(layout_.words)}));

@@ -53,7 +53,7 @@ Result<Trainer> Trainer::make(gpuactors::Stream& stream, const TrainerSpec& spec
   const auto elements = trainer.network_.values().size();
   const auto zeros = [&]() -> Result<gpuactors::Tensor> {
     GPUACTORS_LET(tensor, stream.tensor(dtype, {elements}));
-    GPUACTORS_TRY(stream.fill(tensor, 0));
+    GPUACTORS_TRY(stream.zero(tensor));
     return std::move(tensor);
   };
   // What lies between two parameters stays zero here as well.
@@ -95,7 +95,7 @@ Result<void> Trainer::compute_gradient(const Batch& batch) {
 }
 
 Result<void> Trainer::clear_gradient() {
-  return network_.stream().fill(gradient_, 0);
+  return network_.stream().zero(gradient_);
 }
 
 template <class T>

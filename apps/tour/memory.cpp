@@ -73,7 +73,7 @@ GPUACTORS_ACTOR("inference", Inference, ServiceConfig)
 /// Allocates and never frees: `release` gives up even the handle.
 GPUACTORS_TASK("leak", [](TaskContext& ctx, const LeakRequest& in) -> Result<LeakReply> {
   GPUACTORS_LET(buffer, ctx.gpu().stream().allocate(in.bytes()));
-  GPUACTORS_TRY(ctx.gpu().stream().fill(buffer.data(), 1, in.bytes()));
+  GPUACTORS_TRY(ctx.gpu().stream().fill_bytes(buffer.data(), 1, in.bytes()));
   GPUACTORS_TRY(ctx.gpu().stream().synchronize());
   buffer.release();
   LeakReply reply;

@@ -32,8 +32,7 @@ GPUACTORS_ACTOR("train_member", MemberActor, Plan)
     .method("save", &MemberActor::save_to)
     .method("learn", &MemberActor::learn)
     .method("go_back", &MemberActor::go_back)
-    .concurrent_method("status", &MemberActor::status)
-    .concurrent_method(gpuactors::collective_method, &MemberActor::collective_call);
+    .concurrent_method("status", &MemberActor::status);
 
 } // namespace
 

@@ -1,4 +1,5 @@
-// Everything that a program needs: one include.
+// What nearly every program needs, in one include. Not in it: teams (collective/team.hpp), clusters of processes for
+// tests (cluster/local_cluster.hpp) and devices that fail on command (device/faulty.hpp).
 #pragma once
 
 #include <gpuactors/actor/actor.hpp>

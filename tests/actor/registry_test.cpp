@@ -3,6 +3,9 @@
 
 #include <support/catch.hpp>
 
+#include <string>
+#include <vector>
+
 using namespace gpuactors;
 using namespace gpuactors::test;
 
@@ -17,6 +20,30 @@ public:
   using Actor::Actor;
 
   Text greet(const Text& in) {
+    return in;
+  }
+};
+
+/// Brings a method.
+class Looker : public Nothing {
+public:
+  using Nothing::Nothing;
+
+  Number look(const Number& in) const {
+    return in;
+  }
+
+  template <class Builder>
+  static void register_methods(Builder& builder) {
+    builder.concurrent_method("look", &Looker::look);
+  }
+};
+
+class Inheritor : public Looker {
+public:
+  using Looker::Looker;
+
+  Text look_twice(const Text& in) const {
     return in;
   }
 };
@@ -69,6 +96,23 @@ TEST_CASE("names that are taken or malformed are reported by check", "[actor]") 
     CHECK(problem_of(odd).find(malformed) != std::string::npos);
     CHECK(problem_of(odd).find("no name for a method") != std::string::npos);
   }
+}
+
+TEST_CASE("a base class brings methods, and the class may have others in their place", "[actor]") {
+  TypeRegistry registry;
+  define_actor<Inheritor>("inheritor", registry).method("own", &Nothing::greet);
+  define_actor<Inheritor>("other", registry).concurrent_method("look", &Inheritor::look_twice);
+  CHECK(problem_of(registry).empty());
+  const auto* const plain = *registry.find_actor("inheritor");
+  CHECK(plain->method_names() == std::vector<std::string>{"look", "own"});
+  CHECK((*plain->find_method("look"))->concurrent);
+  const auto* const other = *registry.find_actor("other");
+  CHECK(other->method_names() == std::vector<std::string>{"look"});
+  CHECK((*other->find_method("look"))->input == Text::descriptor());
+  define_actor<Inheritor>("third", registry)
+      .concurrent_method("look", &Inheritor::look_twice)
+      .concurrent_method("look", &Inheritor::look);
+  CHECK(problem_of(registry) == "actor type third has two methods named \"look\"");
 }
 
 TEST_CASE("needs are kept, and checked by the rules of shares", "[actor]") {

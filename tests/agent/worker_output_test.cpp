@@ -1,5 +1,5 @@
 #include <gpuactors/agent/worker_output.hpp>
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/output_holder.hpp>
 

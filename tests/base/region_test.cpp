@@ -1,4 +1,4 @@
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/base/region.hpp>
 
 #include <support/catch.hpp>

@@ -28,6 +28,7 @@ constexpr Method<> post_endless{"post_endless"};
 constexpr Method<> ask_other{"ask_other"};
 constexpr Method<> hold{"hold"};
 constexpr Method<Text> post_beside{"post_beside"};
+constexpr Method<Text, Text> go_on{"go_on"};
 
 /// What the last actor has left behind.
 struct Left {
@@ -112,6 +113,35 @@ public:
     return {};
   }
 
+  /// Goes on here with what another actor has answered: as the text says, with nothing, an error, an exception, or more
+  /// work there.
+  Future<Text> go_on(const Text& how) {
+    const auto other = must(Cluster::from(*this).find("other"));
+    if (how.text() == "nobody")
+      return after(other.call<Text>("nothing"), [this](const Text&) {
+        write("it went on");
+        return Text{};
+      });
+    if (how.text() == "more") {
+      auto noted = after(other.call(::note, text("first")), [this, other](const Empty&) {
+        write("noted");
+        return other.call(::notes);
+      });
+      return after(std::move(noted), [this](const Text& notes) {
+        write("read");
+        return notes;
+      });
+    }
+    return after(other.call(::notes), [this, how = how.text()](const Text& notes) -> Result<Text> {
+      write(how);
+      if (how == "error")
+        return fail(Errc::unavailable, "not now");
+      if (how == "throw")
+        throw std::runtime_error("on purpose");
+      return text(notes.text() + "for " + std::to_string(id().value()));
+    });
+  }
+
   /// Posts when it is let go, or asked to stop.
   void hold(const Empty&) {
     gate().pass([this] { return stop_requested(); });
@@ -147,6 +177,7 @@ Cluster with_posters() {
       .method(post_endless, &Poster::post_endless)
       .method(ask_other, &Poster::ask_other)
       .method(hold, &Poster::hold)
+      .method(go_on, &Poster::go_on)
       .concurrent_method(post_beside, &Poster::post_beside);
   EmbedOptions options;
   options.registry = types;
@@ -242,4 +273,61 @@ TEST_CASE("a callback and a concurrent method go on on their actor's thread", "[
   REQUIRE(actor.call(post_beside, text("beside")).get().has_value());
   CHECK(eventually([&] { return must(actor.call(notes).get()).text().ends_with("beside; "); }));
   CHECK(left().strangers == 0);
+}
+
+TEST_CASE("an actor goes on on its thread with what others have answered, and answers then", "[cluster]") {
+  auto cluster = with_posters();
+  auto other = must(cluster.spawn(poster, {}, {.name = "other"}));
+  auto actor = must(cluster.spawn(poster));
+  const auto id = std::to_string(actor.id().value());
+  CHECK(must(actor.call(go_on, text("asked")).get()).text() == "constructed; for " + id);
+  CHECK(must(actor.call(go_on, text("more")).get()).text() == "constructed; first; ");
+  CHECK(actor.call(go_on, text("error")).get().error() == Error{Errc::unavailable, "not now"});
+  // It ends the call, not the actor.
+  CHECK(fails(actor.call(go_on, text("throw")).get().error(), Errc::task_failed, "on purpose"));
+  CHECK(actor.call(go_on, text("nobody")).get().error().code() == Errc::not_found);
+  CHECK(must(actor.call(notes).get()).text() == "constructed; asked; noted; read; error; throw; ");
+  CHECK(left().strangers == 0);
+}
+
+TEST_CASE("what was to go on on the thread of an actor that has ended says so", "[cluster]") {
+  auto cluster = with_posters();
+  auto actor = must(cluster.spawn(poster));
+  Promise<int> promise;
+  bool ran = false;
+  const auto note = [&](int) { ran = true; };
+  auto early = left().thread->after(promise.future(), note);
+  REQUIRE(cluster.kill(actor).has_value());
+  auto late = left().thread->after(Future<int>::ready_with(1), note);
+  CHECK(late.get().error().code() == Errc::actor_died);
+  promise.set(1);
+  CHECK(early.get().error().code() == Errc::actor_died);
+  CHECK_FALSE(ran);
+  // Whoever cancels it reaches the work before it.
+  Promise<int> other;
+  auto cancelled = left().thread->after(other.future(), note);
+  cancelled.cancel();
+  CHECK(other.cancelled());
+}
+
+TEST_CASE("a step that was withdrawn before its turn does not run, and work that it has started is withdrawn",
+          "[cluster]") {
+  auto cluster = with_posters();
+  auto actor = must(cluster.spawn(poster));
+  gate().close();
+  auto holding = actor.call(hold);
+  gate().await(1);
+  bool ran = false;
+  auto step = left().thread->after(Future<int>::ready_with(1), [&](int) { ran = true; });
+  step.cancel();
+  CHECK(step.get().error().code() == Errc::cancelled);
+  gate().open();
+  must(holding.get());
+  must(actor.call(notes).get());
+  CHECK_FALSE(ran);
+  Promise<int> more;
+  auto going = left().thread->after(Future<int>::ready_with(1), [&](int) { return more.future(); });
+  must(actor.call(notes).get());
+  going.cancel();
+  CHECK(eventually([&] { return more.cancelled(); }));
 }

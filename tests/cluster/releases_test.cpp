@@ -2,7 +2,7 @@
 #include <gpuactors/base/version.hpp>
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/detail/broker_link.hpp>
-#include <gpuactors/wire/detail/greeting.hpp>
+#include <gpuactors/wire/greeting.hpp>
 
 #include <support/catch.hpp>
 #include <support/results.hpp>

@@ -49,8 +49,7 @@ public:
 GPUACTORS_ACTOR("latecomer", Latecomer)
     .method("sum_late", &Latecomer::sum_late)
     .method(reduce, &Latecomer::sum)
-    .method("gather_too_much", &Latecomer::gather_too_much)
-    .concurrent_method(collective_method, &Latecomer::collective_call);
+    .method("gather_too_much", &Latecomer::gather_too_much);
 
 std::vector<ActorRef> spawn_two(Cluster& cluster) {
   std::vector<ActorRef> members;

@@ -126,8 +126,7 @@ GPUACTORS_ACTOR(peer, Peer)
     .method(every_type, &Peer::every_type)
     .method(meet, &Peer::meet)
     .method(give_up, &Peer::give_up)
-    .method(place_of, &Peer::place_of)
-    .concurrent_method(collective_method, &Peer::collective_call);
+    .method(place_of, &Peer::place_of);
 
 } // namespace
 

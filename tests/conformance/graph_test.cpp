@@ -18,7 +18,7 @@ namespace {
 
 /// A step of a small network: y = (x w) * 2 + 1 over n x n.
 Result<void> step(Stream& stream, const Tensor& x, const Tensor& w, Tensor& y, std::uint64_t n) {
-  GPUACTORS_TRY(stream.fill(y, 0));
+  GPUACTORS_TRY(stream.zero(y));
   GPUACTORS_TRY(stream.gemm(x, w, y));
   GPUACTORS_TRY(stream.launch(k::scale_f32, n * n, 2.0F, y));
   return {};
@@ -149,7 +149,7 @@ TEST_CASE("what cannot be part of a graph is refused while a stream is captured,
     }
     // A stream beside it cannot be captured at the same time, which costs the first one nothing.
     const auto graph = stream.capture([&] {
-      CHECK(second->capture([&] { return second->fill(*x, 0); }).error().code() == Errc::invalid_argument);
+      CHECK(second->capture([&] { return second->zero(*x); }).error().code() == Errc::invalid_argument);
       return scale();
     });
     REQUIRE(graph);

@@ -113,7 +113,7 @@ TEST_CASE("a buffer that outlives its context is empty, and so is what is done w
     CHECK(quota->used() == 0);
     CHECK(buffer->data() == nullptr);
     CHECK(tensor->data<float>() == nullptr);
-    CHECK_FALSE(Pin{*tensor});
+    CHECK_FALSE(tensor->pinned());
     CHECK(stream->synchronize().error().code() == Errc::lease_expired);
     CHECK(stream->allocate(1).error().code() == Errc::lease_expired);
     CHECK(stream->launch(no_arguments, 1).error().code() == Errc::lease_expired);
@@ -147,7 +147,7 @@ TEST_CASE("reclaim frees what a task forgot, and the context goes on") {
       REQUIRE(forgotten);
       auto held = context->stream().tensor(DType::u8, {1000});
       REQUIRE(held);
-      REQUIRE(context->stream().fill(held->raw(), 1, 1000));
+      REQUIRE(context->stream().fill_bytes(held->raw(), 1, 1000));
       forgotten->release();
       const auto freed = context->reclaim();
       REQUIRE(freed);
@@ -160,45 +160,45 @@ TEST_CASE("reclaim frees what a task forgot, and the context goes on") {
   }
 }
 
-TEST_CASE("a pin keeps memory readable beyond reclaim, and counted until it goes") {
+TEST_CASE("a pinned handle keeps memory readable beyond reclaim, and counted until it goes") {
   FOR_EACH_DEVICE(candidate) {
     auto context = open(candidate);
     auto reader = open(candidate);
     auto tensor = context->stream().tensor_from(std::vector<float>{1, 2, 3}, {3});
     REQUIRE(tensor);
-    std::optional<Pin> pin{Pin{*tensor}};
-    REQUIRE(*pin);
-    CHECK(pin->data() == tensor->raw());
-    auto copy = *pin;
+    auto pinned = tensor->pinned();
+    REQUIRE(pinned);
+    CHECK(pinned.raw() == tensor->raw());
+    auto second = pinned.pinned();
     CHECK(*context->reclaim() == 0);
     CHECK(tensor->raw() == nullptr);
     CHECK(context->memory_used() > 0);
     std::vector<float> read(3);
-    REQUIRE(reader->stream().download(read.data(), copy.data(), 12));
+    REQUIRE(reader->stream().download(read.data(), second.raw(), 12));
     REQUIRE(reader->stream().synchronize());
     CHECK(read == std::vector<float>{1, 2, 3});
-    pin.reset();
+    pinned = {};
     CHECK(context->memory_used() > 0);
-    copy = Pin{};
+    second = {};
     CHECK(context->memory_used() == 0);
   }
 }
 
-TEST_CASE("a pin keeps memory beyond the end of its context, and may go on another thread") {
+TEST_CASE("a pinned handle keeps memory beyond the end of its context, and may go on another thread") {
   FOR_EACH_DEVICE(candidate) {
     auto context = open(candidate);
     auto reader = open(candidate);
     auto tensor = context->stream().tensor_from(std::vector<float>{1, 2, 3}, {3});
     REQUIRE(tensor);
-    Pin pin{*tensor};
+    auto pinned = tensor->pinned();
     const auto quota = context->quota();
     context.reset();
     CHECK(quota->used() > 0);
     std::vector<float> read(3);
-    REQUIRE(reader->stream().download(read.data(), pin.data(), 12));
+    REQUIRE(reader->stream().download(read.data(), pinned.raw(), 12));
     REQUIRE(reader->stream().synchronize());
     CHECK(read == std::vector<float>{1, 2, 3});
-    std::thread{[moved = std::move(pin)]() mutable { moved = Pin{}; }}.join();
+    std::thread{[moved = std::move(pinned)]() mutable { moved = {}; }}.join();
     CHECK(quota->used() == 0);
   }
 }

@@ -120,7 +120,7 @@ TEST_CASE("a stream that is made later disturbs no work that still reads memory 
     // The same memory, where the device gives it again before the work above is done.
     auto again = first.tensor(DType::i32, {5000});
     REQUIRE(again);
-    REQUIRE(second->fill(*again, 2));
+    REQUIRE(second->fill_bytes(*again, 2));
     gate.open(opener->stream());
     CHECK(*first.to_host<std::int32_t>(*read) == ones);
     CHECK(gate.was_passed(opener->stream()));
@@ -301,7 +301,7 @@ TEST_CASE("a call that fails disturbs neither its stream nor others") {
     REQUIRE(stream.launch(mix, 1, 10U, words(*x)));
     CHECK_FALSE(stream.launch(no_arguments, 0));
     CHECK_FALSE(stream.allocate(test_memory * 2));
-    CHECK_FALSE(side->fill(nullptr, 0, 1));
+    CHECK_FALSE(side->fill_bytes(nullptr, 0, 1));
     REQUIRE(stream.launch(mix, 1, 20U, words(*x)));
     CHECK(*stream.to_host<std::int32_t>(*x) == std::vector<std::int32_t>{59});
     CHECK(side->synchronize());

@@ -256,7 +256,7 @@ TEST_CASE("after a sticky error every call fails with context_lost, and pending 
       if (++times == 1)
         told.set_value(std::move(result));
     }));
-    REQUIRE(stream.fill(buffer->data(), 1, 1000));
+    REQUIRE(stream.fill_bytes(buffer->data(), 1, 1000));
     std::promise<Result<void>> last;
     REQUIRE(stream.notify([&](Result<void> result) { last.set_value(std::move(result)); }));
     set_broken(700);
@@ -268,7 +268,7 @@ TEST_CASE("after a sticky error every call fails with context_lost, and pending 
     (void)told.get_future().get();
     (void)last.get_future().get();
     CHECK(times == 1);
-    CHECK(stream.fill(buffer->data(), 1, 1000).error().code() == Errc::context_lost);
+    CHECK(stream.fill_bytes(buffer->data(), 1, 1000).error().code() == Errc::context_lost);
     CHECK(stream.allocate(1000).error().code() == Errc::context_lost);
     CHECK(stream.notify([](Result<void>) {}).error().code() == Errc::context_lost);
     CHECK((*context)->make_stream().error().code() == Errc::context_lost);

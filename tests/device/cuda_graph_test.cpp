@@ -29,7 +29,7 @@ TEST_CASE("a graph of a fraction runs on its own groups, and is gone before they
     (void)take_work(true);
     (void)take_work(false);
     const auto graph = stream.capture([&]() -> Result<void> {
-      GPUACTORS_TRY(stream.fill(y, 0));
+      GPUACTORS_TRY(stream.zero(y));
       return stream.gemm(x, x, y);
     });
     REQUIRE(graph);

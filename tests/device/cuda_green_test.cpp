@@ -31,7 +31,7 @@ void do_work(Stream& stream) {
   auto a = stream.tensor_from(std::vector<float>(64, 1.0F), {8, 8});
   auto b = stream.tensor(DType::f32, {8, 8});
   REQUIRE(b);
-  REQUIRE(stream.fill(b->raw(), 0, 256));
+  REQUIRE(stream.fill_bytes(b->raw(), 0, 256));
   REQUIRE(stream.gemm(*a, *a, *b));
   CHECK((*stream.to_host<float>(*b))[0] == 8.0F);
 }
@@ -160,7 +160,7 @@ TEST_CASE("cuBLAS is told the SMs of a fraction for products that are faster so,
     const auto b = *stream.tensor(dtype, {64, 64});
     auto c = *stream.tensor(dtype, {rows, 64});
     for (const auto* tensor : {&a, &b})
-      REQUIRE(stream.fill(tensor->raw(), 0, tensor->bytes()));
+      REQUIRE(stream.fill_bytes(tensor->raw(), 0, tensor->bytes()));
     REQUIRE(stream.gemm(a, b, c));
     REQUIRE(stream.synchronize());
   };

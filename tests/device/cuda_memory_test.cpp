@@ -62,14 +62,36 @@ struct Way {
 
 } // namespace
 
-TEST_CASE("what a lease has freed its children get, although its pool keeps it") {
+TEST_CASE("what one has freed others of its lease get, although its pool keeps it") {
   const auto [device, lease, child] = Family{};
   const auto sibling = open_lease(device, lease->quota());
+  use_for_a_moment(child->stream());
+  REQUIRE(child->stream().synchronize());
+  CHECK(left_on(*device) < limit);
+  use_for_a_moment(sibling->stream());
+  use_for_a_moment(lease->stream());
+}
+
+TEST_CASE("a lease and its children together keep no more than the lease") {
+  const auto device = make_cuda_device();
+  const auto all = left_on(*device);
+  const auto lease = open_lease(device);
   use_for_a_moment(lease->stream());
   REQUIRE(lease->stream().synchronize());
-  CHECK(left_on(*device) < limit);
-  use_for_a_moment(child->stream());
-  use_for_a_moment(sibling->stream());
+  CHECK(left_on(*device) + most_of_it <= all);
+  auto child = *Context::open(device, {Share{2000}, 900 * mib, "child", lease->quota()});
+  CHECK(left_on(*device) == all);
+  REQUIRE(child->stream().allocate(900 * mib));
+  REQUIRE(lease->stream().allocate(600 * mib));
+  REQUIRE(child->stream().synchronize());
+  REQUIRE(lease->stream().synchronize());
+  CHECK(left_on(*device) >= all - limit);
+  // Others have the rest.
+  CHECK(device->make_shared_memory(all - limit));
+  child.reset();
+  use_for_a_moment(lease->stream());
+  REQUIRE(lease->stream().synchronize());
+  CHECK(left_on(*device) + most_of_it <= all);
 }
 
 TEST_CASE("what a lease has freed its children get although nobody has waited for that") {
@@ -102,24 +124,28 @@ TEST_CASE("memory that processes share is had although pools keep what they have
 }
 
 TEST_CASE("what others reserve for libraries, the pools of their lease do not keep") {
-  const auto [device, lease, child] = Family{};
-  const auto all = left_on(*device);
+  const auto device = make_cuda_device();
+  const auto lease = open_lease(device);
   use_for_a_moment(lease->stream());
   {
     const auto of_lease = Reservation::of(lease->quota(), most_of_it);
     REQUIRE(of_lease);
     CHECK(left_on(*device) >= most_of_it);
-    CHECK(left_on(*device) < all);
   }
   use_for_a_moment(lease->stream());
+  CHECK(left_on(*device) < most_of_it);
+  const auto child = open_lease(device, lease->quota());
+  use_for_a_moment(child->stream());
   CHECK(left_on(*device) < most_of_it);
   const auto of_child = Reservation::of(child->quota(), most_of_it);
   REQUIRE(of_child);
   CHECK(left_on(*device) >= most_of_it);
   // And from then on.
-  REQUIRE(lease->stream().allocate(300 * mib));
-  REQUIRE(lease->stream().synchronize());
-  CHECK(left_on(*device) >= most_of_it);
+  for (auto* context : {lease.get(), child.get()}) {
+    REQUIRE(context->stream().allocate(300 * mib));
+    REQUIRE(context->stream().synchronize());
+    CHECK(left_on(*device) >= most_of_it);
+  }
 }
 
 TEST_CASE("what was freed and nobody has waited for is there for libraries, too") {
@@ -149,11 +175,11 @@ TEST_CASE("a stream that is made while the only other one is captured disturbs n
   const Way reuse{"fake_cuda_reuse"};
   auto& stream = context->stream();
   auto read = *stream.tensor(DType::u8, {count});
-  REQUIRE(stream.fill(read, 0));
+  REQUIRE(stream.zero(read));
   const auto gate = close_gate();
   {
     auto gone = *stream.tensor(DType::u8, {count});
-    REQUIRE(stream.fill(gone, 1));
+    REQUIRE(stream.fill_bytes(gone, 1));
     REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
     REQUIRE(stream.copy(read, gone));
   }
@@ -162,14 +188,14 @@ TEST_CASE("a stream that is made while the only other one is captured disturbs n
   const auto graph = stream.capture([&] {
     side = context->make_stream();
     REQUIRE(*side);
-    REQUIRE((*side)->fill(again, 2));
+    REQUIRE((*side)->fill_bytes(again, 2));
     return stream.copy(read, read);
   });
   REQUIRE(graph);
   // One more, when nothing is captured any more.
   auto late = context->make_stream();
   REQUIRE(late);
-  REQUIRE(late->fill(again, 3));
+  REQUIRE(late->fill_bytes(again, 3));
   open_gate();
   CHECK(*stream.to_host<std::uint8_t>(read) == std::vector<std::uint8_t>(count, 1));
 }
@@ -184,7 +210,7 @@ TEST_CASE("where the driver cannot let a new stream wait, its maker waits") {
     const auto gate = close_gate();
     {
       auto gone = *stream.tensor(DType::u8, {count});
-      REQUIRE(stream.fill(gone, 1));
+      REQUIRE(stream.fill_bytes(gone, 1));
       REQUIRE(stream.launch(gate, {}, {std::uint64_t{0}}));
       REQUIRE(stream.copy(read, gone));
     }

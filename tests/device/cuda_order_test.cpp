@@ -292,7 +292,7 @@ TEST_CASE("what is behind a notification waits for nobody but the work before it
   REQUIRE(stream.notify([&](const Result<void>&) { told.set_value(); }));
   auto x = stream.tensor(DType::u8, {16});
   REQUIRE(x);
-  REQUIRE(stream.fill(*x, 1));
+  REQUIRE(stream.fill_bytes(*x, 1));
   CHECK(test::eventually([&] { return host_functions() > before; }));
   open_gate();
   // By its own look, for the driver calls nobody.

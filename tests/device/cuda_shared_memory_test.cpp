@@ -74,7 +74,7 @@ TEST_CASE("shared memory is one block under two addresses, and counts where it i
     const auto reader_device = make_cuda_device();
     const auto reader = open_context(reader_device);
     {
-      const auto shared = make_shareable(*owner, {1, 2, 3});
+      auto shared = make_shareable(*owner, {1, 2, 3});
       // The tensor that it was copied from has gone.
       CHECK(owner->memory_used() == unit);
       const auto opened = open_memory(*reader_device, shared);
@@ -86,7 +86,7 @@ TEST_CASE("shared memory is one block under two addresses, and counts where it i
       CHECK(reader->memory_used() == unit);
       CHECK(*reader->stream().to_host<float>(*read) == std::vector<float>{1, 2, 3});
       // One block: what its owner writes is seen.
-      REQUIRE(owner->stream().fill(shared.raw(), 0, shared.bytes()));
+      REQUIRE(owner->stream().zero(shared));
       REQUIRE(owner->stream().synchronize());
       CHECK(*reader->stream().to_host<float>(*read) == std::vector<float>{0, 0, 0});
     }

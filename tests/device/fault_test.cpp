@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <future>
-#include <optional>
 
 using namespace gpuactors;
 using faulty::Call;
@@ -36,20 +35,20 @@ struct Bench {
 };
 
 /// A small program that uses every kind of call, and holds things while it goes on.
-Result<float> program(Bench& bench, std::optional<Pin>& pin) {
+Result<float> program(Bench& bench, Tensor& pinned) {
   GPUACTORS_LET(context, Context::open(bench.device, {Share::whole(1), 1 << 20, "program", bench.lease}));
   auto& stream = context->stream();
   GPUACTORS_LET(side, context->make_stream());
   GPUACTORS_LET(a, stream.tensor_from(std::vector<float>{1, 2, 3, 4}, {2, 2}));
   GPUACTORS_LET(b, stream.tensor(DType::f32, {2, 2}));
-  GPUACTORS_TRY(stream.fill(b.raw(), 0, b.bytes()));
+  GPUACTORS_TRY(stream.zero(b));
   GPUACTORS_TRY(stream.gemm(a, a, b));
   GPUACTORS_TRY(side.wait(stream));
   GPUACTORS_TRY(side.launch(kernels::polynomial_f32, 4, b.data<float>(), a.data<float>()));
   GPUACTORS_TRY(stream.wait(side));
   GPUACTORS_LET(graph, stream.capture([&] { return stream.copy(b, b); }));
   GPUACTORS_TRY(stream.launch(graph));
-  pin.emplace(b);
+  pinned = b.pinned();
   GPUACTORS_LET(forgotten, stream.allocate(1000));
   forgotten.release();
   GPUACTORS_TRY(stream.notify([](Result<void>) {}));
@@ -64,24 +63,24 @@ Result<float> program(Bench& bench, std::optional<Pin>& pin) {
 
 TEST_CASE("whichever call fails, nothing leaks and the error is the one that was injected") {
   Bench bench;
-  std::optional<Pin> pin;
-  REQUIRE(*program(bench, pin) == 64);
+  Tensor pinned;
+  REQUIRE(*program(bench, pinned) == 64);
   const auto points = bench.plan->calls();
   REQUIRE(points > 20);
   // One point more than there are calls: the program succeeds then, so all points were tried.
   for (std::uint64_t point = 1; point <= points + 1; ++point) {
     INFO("the call that fails is number " << point << " of " << points);
-    pin.reset();
+    pinned = {};
     bench.plan->reset();
     bench.plan->fail_at_point(point, Error{Errc::copy_failed, "injected"});
-    const auto result = program(bench, pin);
+    const auto result = program(bench, pinned);
     if (!result)
       CHECK(result.error() == Error{Errc::copy_failed, "injected"});
     else
       CHECK(*result == 64);
     // At the end the program waits for its two streams, twice; by then it has its result.
     CHECK(result.has_value() == (point > points - 4));
-    pin.reset();
+    pinned = {};
     CHECK(bench.plan->held() == faulty::Held{});
     CHECK(bench.lease->used() == 0);
     CHECK(bench.host_used() == 0);
@@ -95,13 +94,13 @@ TEST_CASE("whichever call loses the context, all later calls fail and nothing le
     INFO(to_string(call));
     bench.plan->reset();
     bench.plan->lose_context_at(call, 1);
-    std::optional<Pin> pin;
-    const auto result = program(bench, pin);
+    Tensor pinned;
+    const auto result = program(bench, pinned);
     // The program asks neither for the device's memory nor for an event's state.
     CHECK(result.has_value() == (call == Call::memory || call == Call::query));
     if (!result)
       CHECK(result.error().code() == Errc::context_lost);
-    pin.reset();
+    pinned = {};
     CHECK(bench.plan->held() == faulty::Held{});
     CHECK(bench.lease->used() == 0);
   }
@@ -141,7 +140,7 @@ TEST_CASE("a notification that is pending when the context is lost comes once, w
   bench.plan->lose_context_at(Call::fill, 1);
   auto buffer = (*context)->stream().allocate(100);
   REQUIRE(buffer);
-  REQUIRE_FALSE((*context)->stream().fill(buffer->data(), 1, 100));
+  REQUIRE_FALSE((*context)->stream().fill_bytes(buffer->data(), 1, 100));
   CHECK((*context)->stream().notify([](Result<void>) {}).error().code() == Errc::context_lost);
   bench.plan->reset();
   std::promise<void> go;

@@ -240,7 +240,7 @@ TEST_CASE("a host device has only the memory it was given, and reports it") {
   const auto refused = (*second)->stream().allocate((1 << 19) + 1);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code() == Errc::out_of_memory);
-  CHECK(refused.error().message().find("host device 0 asked for") == 0);
+  CHECK(refused.error().message().find("host device 0 cannot give ") != std::string::npos);
   CHECK((*second)->memory_used() == 0);
   first->reset();
   CHECK((*second)->stream().allocate(1 << 20));

@@ -5,7 +5,10 @@
 #include <support/catch.hpp>
 #include <support/results.hpp>
 
+#include <cstdint>
+#include <memory>
 #include <thread>
+#include <vector>
 
 using namespace gpuactors;
 
@@ -46,7 +49,15 @@ TEST_CASE("what a child holds its parents hold too, and a parent's refusal leave
   REQUIRE(first.reserve(70));
   const auto refused = second.reserve(40);
   REQUIRE_FALSE(refused);
-  CHECK(refused.error().message().find("lease asked for 40 B") == 0);
+  CHECK(refused.error().message()
+        == "second: lease cannot give 40 B (40 B) of device memory to what runs inside it, with 70 B used of its limit "
+           "of "
+           "100 B (100 B), 70 B of them by what runs inside it");
+  REQUIRE(lease->reserve(30));
+  CHECK(lease->reserve(1).error().message()
+        == "lease asked for 1 B (1 B) of device memory with 100 B used of its limit of 100 B (100 B), 70 B of them by "
+           "what runs inside it");
+  lease->release(30);
   CHECK(second.used() == 0);
   CHECK(second.peak() == 0);
   REQUIRE(second.reserve(30));
@@ -103,6 +114,21 @@ TEST_CASE("a reservation counts until it is destroyed, moved or not") {
   CHECK(first.bytes() == 400);
   first = Reservation{};
   CHECK(quota->used() == 0);
+}
+
+TEST_CASE("who keeps freed memory is told what is beside it: reservations, and the limits of quotas below") {
+  auto lease = std::make_shared<Quota>("lease", 1000);
+  std::vector<std::uint64_t> told;
+  lease->on_beside([&](std::uint64_t bytes) { told.push_back(bytes); });
+  {
+    const auto child = std::make_shared<Quota>("child", 300, lease);
+    const auto own = test::must(Reservation::of(lease, 100));
+    // It is within the limit of the child.
+    const auto below = test::must(Reservation::of(child, 200));
+    CHECK(lease->used() == 300);
+  }
+  CHECK(told == std::vector<std::uint64_t>{300, 400, 300, 0});
+  lease->on_beside(nullptr);
 }
 
 TEST_CASE("a reservation keeps its quota, and may end on another thread") {

@@ -58,7 +58,7 @@ int compute_on_all(const std::vector<std::unique_ptr<Context>>& contexts) {
         auto side = one->make_stream();
         auto words = stream.tensor_from(std::vector<std::int32_t>(256, i), {256});
         if (!side || !words || !stream.launch(nothing, 1) || !side->wait(stream)
-            || !side->fill(words->raw(), 0, sizeof(std::int32_t)) || !stream.wait(*side))
+            || !side->fill_bytes(words->raw(), 0, sizeof(std::int32_t)) || !stream.wait(*side))
           return;
         const auto back = stream.to_host<std::int32_t>(*words);
         if (!back || (*back)[0] != 0 || (*back)[255] != i)
@@ -199,8 +199,8 @@ void measure_fetch(Lab& lab) {
   const auto context = open(lab, Share::whole(1));
   auto& stream = context->stream();
   const auto count = lab.sized(5000, 20);
-  const auto word = must(stream.tensor(DType::i32, {1}));
-  must(stream.fill(word.raw(), 0, word.bytes()));
+  auto word = must(stream.tensor(DType::i32, {1}));
+  must(stream.zero(word));
   must(stream.launch(nothing, 1));
   (void)must(stream.to_host<std::int32_t>(word));
   const auto ours = median_us(count, [&] {

@@ -93,8 +93,8 @@ void check_driver_waits(Lab& lab) {
   pieces.group = one_group(driver, device);
   const BareKernel kernel{lab};
   const auto context = open(lab, Share{Share::one / 4});
-  const auto matrices = must(context->stream().tensor(DType::f32, {3, row_length, row_length}));
-  must(context->stream().fill(matrices.raw(), 0, matrices.bytes()));
+  auto matrices = must(context->stream().tensor(DType::f32, {3, row_length, row_length}));
+  must(context->stream().zero(matrices));
   must(context->stream().synchronize());
   std::string waiting;
   std::string quick;

@@ -177,6 +177,7 @@ void measure_copies(Lab& lab);
 void measure_products(Lab& lab);
 void measure_costs(Lab& lab);
 void measure_launches(Lab& lab);
+void check_notices(Lab& lab);
 void measure_fetch(Lab& lab);
 void check_source(Lab& lab);
 void check_lending(Lab& lab);

@@ -61,6 +61,7 @@ constexpr Measurement measurements[] = {
     {"products", measure_products},
     {"contexts", measure_costs},
     {"launches", measure_launches},
+    {"notices", check_notices},
     {"fetch", measure_fetch},
     {"graphs", check_graphs},
     {"source", check_source},

@@ -30,7 +30,7 @@ public:
       GPUACTORS_LET(target, stream.allocate(bytes));
       GPUACTORS_LET(a, stream.tensor(DType::f32, {n, n}));
       GPUACTORS_LET(c, stream.tensor(DType::f32, {n, n}));
-      GPUACTORS_TRY(stream.fill(a.raw(), 0, a.bytes()));
+      GPUACTORS_TRY(stream.zero(a));
       GPUACTORS_TRY(stream.synchronize());
       lanes_.push_back({std::move(pinned), std::move(target), std::move(a), std::move(c),
                         std::make_unique<Stream>(std::move(stream))});

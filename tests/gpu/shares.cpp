@@ -71,7 +71,7 @@ void add_series(Lab& lab, Context& context, Tensor& out, Times& times) {
   auto& stream = context.stream();
   const auto count = lab.sized(500, 10);
   auto clock = must(stream.tensor(DType::i64, {count, 2}));
-  must(stream.fill(clock.raw(), 0, static_cast<std::size_t>(count) * 2 * sizeof(std::int64_t)));
+  must(stream.fill_bytes(clock.raw(), 0, static_cast<std::size_t>(count) * 2 * sizeof(std::int64_t)));
   must(stream.synchronize());
   const auto indices = static_cast<std::uint64_t>(context.granted().units) * 2048;
   for (int i = 0; i < count; ++i)
@@ -200,7 +200,7 @@ void check_ending(Lab& lab) {
   auto leaving = open_and_multiply(lab);
   // The first one is let go at once: what is loaded at its first launch is then there.
   must(stream.launch(hold, 1, word));
-  must(stream.fill(flag.raw(), 0, 8));
+  must(stream.fill_bytes(flag.raw(), 0, 8));
   must(stream.synchronize());
   must(stream.launch(hold, 1, word));
   const auto ended = std::make_shared<std::atomic<bool>>(false);
@@ -211,7 +211,7 @@ void check_ending(Lab& lab) {
   const bool beside = !*ended;
   const auto came_ms = milliseconds([&] { leaving = open_and_multiply(lab); });
   const bool came_beside = !*ended;
-  must(other->stream().fill(flag.raw(), 1, 4));
+  must(other->stream().fill_bytes(flag.raw(), 1, 4));
   must(other->stream().synchronize());
   must(stream.synchronize());
   lab.report.judge(
@@ -234,14 +234,14 @@ void check_confinement(Lab& lab) {
   auto c = must(stream.tensor(DType::f32, {512, 512}));
   auto bytes = must(stream.allocate(std::size_t{64} << 20));
   const auto product = [&] { must(side.gemm(a, a, c)); };
-  const auto fill = [&] { must(side.fill(bytes.data(), 1, bytes.bytes())); };
+  const auto fill = [&] { must(side.fill_bytes(bytes.data(), 1, bytes.bytes())); };
   product();
   fill();
   must(side.synchronize());
   must(stream.synchronize());
   // Every place on the half's SMs is taken: what ends before it is let go ran elsewhere.
   const auto waits = [&](auto&& work) {
-    must(stream.fill(flag.raw(), 0, 8));
+    must(stream.fill_bytes(flag.raw(), 0, 8));
     // Else what is read below may be left from the round before.
     must(stream.synchronize());
     must(stream.launch(hold, static_cast<std::uint64_t>(half->granted().units) * 2048,
@@ -256,7 +256,7 @@ void check_confinement(Lab& lab) {
     while (!*done && std::chrono::steady_clock::now() < until)
       std::this_thread::yield();
     const bool early = *done;
-    must(other->stream().fill(flag.raw(), 1, 4));
+    must(other->stream().fill_bytes(flag.raw(), 1, 4));
     must(stream.synchronize());
     must(side.synchronize());
     while (!*done)
@@ -291,7 +291,7 @@ public:
   /// Milliseconds from the start of the first of so many kernels to the end of the last one.
   double run(int kernels) {
     auto& stream = context_->stream();
-    must(stream.fill(clock_.raw(), 0, clock_.bytes()));
+    must(stream.zero(clock_));
     const auto indices = static_cast<std::uint64_t>(context_->granted().units) * 2048;
     for (int i = 0; i < kernels; ++i)
       must(stream.launch(timed_burn, indices, lab_.sized(200'000U, 10U), out_.data<float>(),

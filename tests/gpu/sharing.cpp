@@ -1,5 +1,5 @@
 // Memory that processes share, and copies between devices.
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/device/cuda_module.hpp>
 #include <gpuactors/device/reservation.hpp>
 
@@ -47,7 +47,7 @@ int lend(std::size_t bytes) {
     const auto half = must(Context::open(device, {Share{Share::one / 2}, 3 * bytes, "lender", nullptr}));
     auto& stream = half->stream();
     const auto tensor = must(stream.tensor(DType::u8, {static_cast<std::int64_t>(bytes)}));
-    must(stream.fill(tensor.raw(), mark, bytes));
+    must(stream.fill_bytes(tensor.raw(), mark, bytes));
     must(stream.synchronize());
     const auto shared = must(tensor.shareable(stream, {}));
     send_descriptor(STDOUT_FILENO, shared.shared_memory()->descriptor());
@@ -120,7 +120,7 @@ void check_lending(Lab& lab) {
   auto& stream = context->stream();
   const auto before = free_bytes(lab);
   auto tensor = must(stream.tensor(DType::u8, {static_cast<std::int64_t>(bytes)}));
-  must(stream.fill(tensor.raw(), mark, bytes));
+  must(stream.fill_bytes(tensor.raw(), mark, bytes));
   must(stream.synchronize());
   auto shared = Tensor{};
   const auto ms = milliseconds([&] { shared = must(tensor.shareable(stream, {})); });
@@ -152,9 +152,9 @@ void check_relatives(Lab& lab) {
     return milliseconds([&] {
       auto buffer = context.stream().allocate(most);
       if (!buffer)
-        refused = buffer.error().message();
+        refused += (&context == lease.get() ? " the lease: " : " the child: ") + buffer.error().message();
       else
-        must(context.stream().fill(buffer->data(), mark, mib));
+        must(context.stream().fill_bytes(buffer->data(), mark, mib));
     });
   };
   const auto first = use(*lease);
@@ -162,12 +162,14 @@ void check_relatives(Lab& lab) {
   const auto third = use(*lease);
   must(lease->stream().synchronize());
   const auto reserved = Reservation::of(child->quota(), most);
+  if (!reserved)
+    refused += " RESERVATION: " + reserved.error().message();
   const auto left = free_bytes(lab);
   lab.report.judge(
       "relatives", refused.empty() && reserved && left >= most,
       fmt::format("{} allocated in a lease in {:.2f} ms, then by its child in {:.2f}, then in the lease in "
                   "{:.2f}{}; with as much reserved for libraries the device has {}",
-                  format_bytes(most), first, second, third, refused.empty() ? "" : "; REFUSED: " + refused,
+                  format_bytes(most), first, second, third, refused.empty() ? "" : "; REFUSED:" + refused,
                   format_bytes(left)),
       "each gets what the other one has freed, and libraries what is reserved",
       {{"first_ms", first}, {"second_ms", second}, {"third_ms", third}, {"left_bytes", left}});
@@ -184,7 +186,7 @@ void measure_peers(Lab& lab) {
   const auto there = must(Context::open(other, {Share::whole(1), 2 * bytes, "verify", nullptr}));
   const auto count = static_cast<std::int64_t>(bytes);
   const auto source = must(there->stream().tensor(DType::u8, {count}));
-  must(there->stream().fill(source.raw(), mark, bytes));
+  must(there->stream().fill_bytes(source.raw(), mark, bytes));
   must(there->stream().synchronize());
   auto target = must(here->stream().tensor(DType::u8, {count}));
   const auto gb_s = best_rate(bytes, [&] {

@@ -3,6 +3,8 @@
 
 #include <google/protobuf/wrappers.pb.h>
 
+#include <vector>
+
 using namespace gpuactors;
 using google::protobuf::DoubleValue;
 using google::protobuf::Empty;
@@ -19,6 +21,8 @@ public:
   void give_other(const Empty&, ReplyStream<StringValue>& out);
   DoubleValue give_one(const Empty&);
   void give_beside(const Empty&, ReplyStream<DoubleValue>& out) const;
+  std::vector<DoubleValue> give_all(const BatchOf<Empty>&);
+  DoubleValue give_none(const BatchOf<Empty>&);
 };
 
 void all() {
@@ -39,6 +43,13 @@ void all() {
   giver.concurrent_method("one", &Giver::give_one);
   // refused: a concurrent method does not stream: others would wait
   giver.concurrent_method("beside", &Giver::give_beside);
+  // refused: a method of a batch is R name(const gpuactors::BatchOf<Message>&), a member of the actor's class
+  giver.batch_method("one", &Giver::give_one, {});
+  // refused: a method of a batch returns one answer for each call
+  giver.batch_method("none", &Giver::give_none, {});
+  // refused: a method of a batch does not stream: its name is a Method
+  giver.batch_method(items, &Giver::give_all, {});
+  giver.batch_method(item, &Giver::give_all, {});
   // refused: a_name_is_made_of_letters_digits_and_these_four
   constexpr Method<Empty, Empty> misnamed{"with spaces"};
   giver.method(misnamed, [](Giver&, const Empty&) {});

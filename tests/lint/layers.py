@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Proves the layer rule of layers.txt over every #include: layers.py ROOT"""
 
+import glob
 import os
 import re
 import sys
@@ -25,7 +26,6 @@ class Rules:
         self.packages = {}  # prefix -> package
         self.pure = {}  # folder -> standard headers it does without
         self.public = set()
-        self.inner = set()
         self.without = {}  # header -> packages
         for line in text.splitlines():
             kind, *words = line.split("#")[0].split() or [""]
@@ -37,8 +37,6 @@ class Rules:
                 self.pure.setdefault(words[0], set()).update(words[1:])
             elif kind == "public":
                 self.public.update(words)
-            elif kind == "inner":
-                self.inner.update(words)
             elif kind == "without":
                 self.without.setdefault(words[0], set()).update(words[1:])
             elif kind:
@@ -75,11 +73,33 @@ def resolve(root, path, quote, name):
     return f"libgpuactors/{name}" if name.startswith("gpuactors/") else None
 
 
-def is_installed(rules, path):
-    """Whether a header lies directly in the folder of a layer that programs see something of."""
-    if os.path.dirname(path) in rules.inner and path not in rules.public:
-        return False
-    return bool(re.fullmatch(r"libgpuactors/gpuactors/(\w+/)?\w+\.hpp|kernels/gpuactors/kernels/\w+\.hpp", path))
+def installed_headers(root):
+    """What libgpuactors/public_headers.txt names, and all of ours that it includes."""
+    try:
+        with open(os.path.join(root, "libgpuactors/public_headers.txt"), encoding="utf-8") as file:
+            names = [line.strip() for line in file if line.startswith("gpuactors/")]
+    except OSError:
+        names = []
+    left = [found for name in names for folder in ("libgpuactors", "kernels")
+            for found in glob.glob(os.path.join(root, folder, name))]
+    left = [os.path.relpath(path, root) for path in left]
+    installed = set()
+    while left:
+        path = left.pop()
+        if path in installed:
+            continue
+        installed.add(path)
+        for line in (sources.read(root, path) or "").splitlines():
+            match = INCLUDE.match(line)
+            target = resolve(root, path, *match.groups()) if match else None
+            if target is not None and os.path.isfile(os.path.join(root, target)):
+                left.append(target)
+    return installed
+
+
+def is_inner(path):
+    """Whether a header lies in a folder below the one of its layer."""
+    return not re.fullmatch(r"libgpuactors/gpuactors/(\w+/)?\w+\.hpp|kernels/gpuactors/kernels/\w+\.hpp", path)
 
 
 def same_layer(a, b):
@@ -89,7 +109,12 @@ def same_layer(a, b):
     return f"{a}/".startswith(f"{b}/") or f"{b}/".startswith(f"{a}/")
 
 
-def check_include(rules, root, path, quote, name):
+def is_of(rules, target, layer):
+    """Whether a layer may see a header in some folder below: of itself, or the folder is a layer of its own."""
+    return same_layer(layer, rules.layer_of(target)) or os.path.dirname(target) in rules.layers
+
+
+def check_include(rules, installed, root, path, quote, name):
     """Why this include breaks the rule, or None."""
     layer = rules.layer_of(path)
     row, packages = rules.layers[layer]
@@ -107,15 +132,17 @@ def check_include(rules, root, path, quote, name):
     if target_layer is None:
         return "has no row in layers.txt"
     if layer.split("/")[0] == "apps":
-        if target in rules.public or os.path.dirname(target) in rules.public or target.startswith("apps/"):
+        if target in rules.public or target in installed or target.startswith("apps/"):
             return None
         return "is not public"
     target_row = rules.layers[target_layer][0]
     if not same_layer(layer, target_layer) and target_row >= row:
         return f"{layer} is row {row}, {target_layer} is row {target_row}: includes go downward only"
-    generated = target.endswith(".pb.h")
-    if is_installed(rules, path) and not is_installed(rules, target) and not generated:
-        return "is not installed, but this header is"
+    if is_inner(target) and not target.endswith(".pb.h"):
+        if path in installed:
+            return "is a layer's own business, and this header is installed"
+        if layer.startswith("libgpuactors/") and not is_of(rules, target, layer):
+            return f"is the own business of {target_layer}"
     return None
 
 
@@ -143,6 +170,7 @@ def check_reach(rules, root, header, packages):
 
 def check(root, rules_text):
     rules = Rules(rules_text)
+    installed = installed_headers(root)
     findings = []
     for path in sources.code_files(root):
         if rules.layer_of(path) is None:
@@ -151,7 +179,7 @@ def check(root, rules_text):
         for number, line in enumerate((sources.read(root, path) or "").splitlines(), 1):
             match = INCLUDE.match(line)
             if match:
-                why = check_include(rules, root, path, *match.groups())
+                why = check_include(rules, installed, root, path, *match.groups())
                 if why:
                     findings.append(f"{path}:{number}: {match[2]}: {why}")
     for header, packages in rules.without.items():

@@ -77,6 +77,8 @@ class LayerRule(unittest.TestCase):
                 os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
                 with open(os.path.join(root, name), "w", encoding="utf-8") as file:
                     file.write(f"#include {include}\n" if name == path else "")
+            with open(os.path.join(root, "libgpuactors/public_headers.txt"), "w", encoding="utf-8") as file:
+                file.write("# What it is.\ngpuactors/actor/g.hpp\ngpuactors/device/*.hpp\n")
             return layers.check(root, read_beside("layers.txt"))
 
     def test_what_goes_downward_is_clean(self):
@@ -92,11 +94,13 @@ class LayerRule(unittest.TestCase):
                               (WIRE, "<gpuactors/device/d.hpp>"),
                               (ACTOR, "<gpuactors/broker/h.hpp>"),
                               (ACTOR, '"../broker/h.hpp"'),
-                              (DEVICE, "<gpuactors/device/host/e.hpp>"),  # installed needs not installed
+                              (DEVICE, "<gpuactors/device/host/e.hpp>"),  # installed needs a layer's own
                               (BASE, "<caf/all.hpp>"), (LEDGER, "<caf/error.hpp>"), (DEVICE, "<cuda_runtime.h>"),
                               (BROKER, "<google/protobuf/message.h>"), (HOST, "<cuda.h>"),
                               (LEDGER, "<thread>"), (LEDGER, "<unordered_map>"),
                               (APP, "<gpuactors/broker/h.hpp>"), (APP, "<gpuactors/device/host/e.hpp>"),
+                              (APP, "<gpuactors/wire/c.hpp>"),  # not installed
+                              (ACTOR.replace(".hpp", ".cpp"), "<gpuactors/device/host/e.hpp>"),  # another's own
                               (BASE, "<qt/widget.hpp>"),  # unknown package
                               ("libgpuactors/gpuactors/extra/x.hpp", "<string>")):  # unknown layer
             self.assertEqual(len(self.findings(path, include)), 1, (path, include))

@@ -41,7 +41,7 @@ TEST_CASE("any number of rows up to the most is served without an allocation", "
   must(stream.synchronize());
   const auto used = context->memory_used();
   for (std::int64_t rows = 1; rows <= 20; ++rows) {
-    must(stream.fill(logits.raw(), 0, logits.bytes()));
+    must(stream.zero(logits));
     must(network.forward(rows, on_device.raw(), logits.raw()));
     const auto some = download(stream, logits);
     const auto count = static_cast<std::ptrdiff_t>(rows * 3);

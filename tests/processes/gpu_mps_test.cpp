@@ -84,7 +84,7 @@ public:
           why = more.error().message();
           break;
         }
-        GPUACTORS_TRY(stream.fill(more->data(), 1, step));
+        GPUACTORS_TRY(stream.fill_bytes(more->data(), 1, step));
         GPUACTORS_TRY(stream.synchronize());
         held_.push_back(std::move(*more));
       }

@@ -4,7 +4,7 @@
 
 #include <gpuactors/base/revisions.hpp>
 #include <gpuactors/base/version.hpp>
-#include <gpuactors/wire/detail/greeting.hpp>
+#include <gpuactors/wire/greeting.hpp>
 
 #include <fmt/format.h>
 #include <wire/raw_peer.hpp>

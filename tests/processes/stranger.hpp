@@ -2,7 +2,7 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/wire/certificates.hpp>
 
 #include <sys/types.h>

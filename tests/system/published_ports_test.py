@@ -10,7 +10,9 @@ import contextlib
 import json
 import os
 import random
+import re
 import selectors
+import signal
 import socket
 import sys
 import tempfile
@@ -165,6 +167,13 @@ def tells_the_address_that_it_was_told(scene):
         fits(r"127\.0\.0\.1:7711 would be right|10\.0\.0\.1:7711 would be one", said)
 
 
+def catches_terminate(process):
+    """Whether a process would end in order: the file goes before that."""
+    with open(f"/proc/{process.pid}/status", encoding="utf-8") as status:
+        caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", status.read(), re.MULTILINE)
+    return bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
 def says_when_it_is_ready(scene):
     """The file of --ready-file is there while the broker has the node."""
     file = os.path.join(scene.folder, "ready")
@@ -173,6 +182,7 @@ def says_when_it_is_ready(scene):
     lonely = scene.daemon("early", "node", "--broker", f"{INSIDE}:{free_range()[0]}", "--name", "n2", "--devices",
                           "host:1x1GiB", "--ready-file", file)
     until(lambda: not os.path.exists(file), "the file is gone")
+    until(lambda: catches_terminate(lonely), "it has begun to wait for its end")
     scene.end(lonely)
     node = scene.node("--ready-file", file)
     until(lambda: os.path.exists(file) and scene.is_there(), "the file is there")

@@ -88,9 +88,7 @@ public:
   }
 };
 
-GPUACTORS_ACTOR("peer", Peer)
-    .method("sum", &Peer::sum)
-    .concurrent_method(gpuactors::collective_method, &Peer::collective_call);
+GPUACTORS_ACTOR("peer", Peer).method("sum", &Peer::sum);
 
 Int64Value length(gpuactors::TaskContext&, const StringValue& text) {
   return number(static_cast<std::int64_t>(text.value().size()));

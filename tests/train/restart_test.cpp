@@ -83,9 +83,7 @@ public:
   }
 };
 
-GPUACTORS_ACTOR("giver", Giver)
-    .method("give", &Giver::give)
-    .concurrent_method(gpuactors::collective_method, &Giver::collective_call);
+GPUACTORS_ACTOR("giver", Giver).method("give", &Giver::give);
 
 } // namespace
 

@@ -124,7 +124,7 @@ private:
     const auto wanted = static_cast<T>(left_value * right_value * static_cast<double>(in.n()));
     if (values.front() != wanted || values.back() != wanted)
       return fail(Errc::task_failed, "the product is wrong");
-    GPUACTORS_TRY(stream().fill(c_.raw(), 0, c_.bytes()));
+    GPUACTORS_TRY(stream().zero(c_));
     return Empty{};
   }
 

@@ -170,6 +170,15 @@ public:
     static_cast<void>(own_thread().post_after(wait, std::move(function)));
   }
 
+  /// Runs `function(T)` on this actor's thread with the value of `future`, and returns a future of what it returns: the
+  /// next step of a method that waits for others, which serves other calls meanwhile. See `ActorThread::after`.
+  ///
+  ///   return after(peer_.call<Weights>("weights"), [this](const Weights& weights) { return use(weights); });
+  template <class T, class F>
+  [[nodiscard]] auto after(Future<T> future, F function) const {
+    return own_thread().after(std::move(future), std::move(function));
+  }
+
   /// Returns the handle by which callbacks on other threads do the same: those of `Future::then`, for example.
   [[nodiscard]] ActorThread own_thread() const {
     return ActorThread{host_->posts};

@@ -28,21 +28,27 @@ Result<void> check_lease(const ActorType& type, const LeaseInfo& lease) {
   return check_ownership(type.ownership, gpus, 0, type.name);
 }
 
-/// What a tick says: 0, that the answer with its id is there, or without an id, that the actor ends itself; or one of
-/// these.
-constexpr std::uint32_t grace_over = 1;
-constexpr std::uint32_t concurrent_ended = 2;
-/// A function was posted; one that has its id, and waits.
-constexpr std::uint32_t posted = 3;
-constexpr std::uint32_t posted_later = 4;
-/// It is time to look after streams that were kept.
-constexpr std::uint32_t look = 5;
-/// A concurrent method has found a device lost.
-constexpr std::uint32_t found_lost = 6;
+/// What a tick says. Its id is that of an answer, a function or a batch.
+enum class Says : std::uint32_t {
+  /// The answer with its id is there; without an id, the actor ends itself.
+  answered = 0,
+  grace_over,
+  concurrent_ended,
+  /// A function was posted; one that has its id, and waits.
+  posted,
+  posted_later,
+  /// It is time to look after streams that were kept.
+  look,
+  /// A concurrent method has found a device lost.
+  found_lost,
+  /// The batch that has its id is due; perhaps, as it waits.
+  batch_due,
+  batch_waits,
+};
 
-v1::Tick tick_of(std::uint32_t what, std::uint64_t id = 0) {
+v1::Tick tick_of(Says what, std::uint64_t id = 0) {
   v1::Tick tick;
-  tick.set_what(what);
+  tick.set_what(static_cast<std::uint32_t>(what));
   tick.set_id(id);
   return tick;
 }
@@ -82,33 +88,42 @@ caf::behavior ActorShell::make_behavior() {
 }
 
 void ActorShell::tick(const v1::Tick& message) {
-  switch (message.what()) {
-  case concurrent_ended:
+  // In steps, as CAF keeps an actor that has ended until its last timer.
+  const auto again = [&](Duration wait) {
+    caf_version::post_later(this, std::min<Duration>(wait, limits::timer_step), message);
+  };
+  switch (static_cast<Says>(message.what())) {
+  case Says::concurrent_ended:
     return end(reason_);
-  case posted:
+  case Says::posted:
     return run_posted(message.id());
-  case posted_later:
-    // In steps, as CAF keeps an actor that has ended until its last timer.
+  case Says::posted_later:
     if (const auto wait = host_.posts->wait_of(message.id()); wait > Duration::zero())
-      return caf_version::post_later(this, std::min<Duration>(wait, limits::timer_step),
-                                     tick_of(posted_later, message.id()));
+      return again(wait);
     return run_posted(message.id());
-  case look:
+  case Says::look:
     looks_ = answers_->look_after_streams();
     if (looks_)
-      caf_version::post_later(this, limits::reader_look, tick_of(look));
+      caf_version::post_later(this, limits::reader_look, message);
     return;
-  case found_lost:
+  case Says::found_lost:
     return end_if_lost();
-  default:
-    break;
+  case Says::batch_waits:
+    if (const auto wait = held_->wait_of(message.id()); wait > Duration::zero())
+      return again(wait);
+    return run_batch(message.id());
+  case Says::batch_due:
+    return run_batch(message.id());
+  case Says::grace_over:
+    return end_itself(true);
+  case Says::answered:
+    if (message.id() == 0)
+      return end_itself(false);
+    answers_->deliver();
+    end_if_lost();
+    if (awaits_answers_)
+      end_itself(false);
   }
-  if (message.id() == 0)
-    return end_itself(message.what() == grace_over);
-  answers_->deliver();
-  end_if_lost();
-  if (awaits_answers_)
-    end_itself(false);
 }
 
 caf_version::EnqueueResult ActorShell::enqueue(caf::mailbox_element_ptr element, caf_version::RunnerBase* runner) {
@@ -127,6 +142,8 @@ void ActorShell::on_exit() {
     caf::anon_send_exit(concurrent_, caf::exit_reason::user_shutdown);
     shared_->ended.get_future().wait();
   }
+  if (held_ != nullptr)
+    held_->refuse_all(this);
   answers_->fail_all(host_.control->why_ended());
   if (host_.posts != nullptr)
     host_.posts->close();
@@ -138,12 +155,13 @@ void ActorShell::on_exit() {
 }
 
 void ActorShell::end_itself(bool grace_is_over) {
+  held_->refuse_all(this);
   if (grace_is_over || answers_->empty())
     return leave();
   // Whoever fulfils the promise may never do so: it may wait for a message that is refused now.
   if (std::exchange(awaits_answers_, true))
     return;
-  caf_version::post_later(this, limits::stop_grace, tick_of(grace_over));
+  caf_version::post_later(this, limits::stop_grace, tick_of(Says::grace_over));
 }
 
 void ActorShell::leave(caf::error reason) {
@@ -157,12 +175,16 @@ void ActorShell::leave(caf::error reason) {
   // From now on calls are refused, so that a concurrent method which waits for one of them does not wait for ever. It
   // ends first: whoever learns of this actor's end has all its answers.
   host_.control->stop_all();
+  held_->refuse_all(this);
   caf::anon_send_exit(concurrent_, caf::exit_reason::user_shutdown);
 }
 
 void ActorShell::end(caf::error reason) {
+  ended_ = true;
   host_.control->stop_all();
   // CAF 1.x tells others of the end before it calls `on_exit`.
+  if (held_ != nullptr)
+    held_->refuse_all(this);
   answers_->fail_all(host_.control->why_ended());
   quit(std::move(reason));
 }
@@ -188,13 +210,14 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   GPUACTORS_TRY(check_lease(*type_, lease_));
   methods_ = std::make_shared<CallTable>(type_->method_names());
   host_.control->set_methods(methods_);
+  held_ = std::make_unique<detail::HeldCalls>(host_.control, answers_, methods_, type_->name, lease_);
   host_.id = ActorId{order.actor()};
   host_.name = order.spec().name();
   host_.type = order.spec().type();
   host_.origin = order.spec().origin();
   host_.restarts = order.restarts();
   host_.posts = std::make_shared<detail::Posts>([self = caf::actor_cast<caf::actor_addr>(this)](std::uint64_t number) {
-    caf_version::post(self, tick_of(number == 0 ? posted : posted_later, number));
+    caf_version::post(self, tick_of(number == 0 ? Says::posted : Says::posted_later, number));
   });
   if (!order.saved_type().empty())
     host_.saved = Payload::from_bytes(order.saved_type(), order.saved());
@@ -232,9 +255,11 @@ Result<void> ActorShell::start_concurrent() {
   shared->services = host_.services;
   shared->control = host_.control;
   shared->placement = host_.placement.get();
-  shared->on_lost = [self = caf::actor_cast<caf::actor_addr>(this)] { caf_version::post(self, tick_of(found_lost)); };
+  shared->on_lost = [self = caf::actor_cast<caf::actor_addr>(this)] {
+    caf_version::post(self, tick_of(Says::found_lost));
+  };
   shared->on_end = [self = caf::actor_cast<caf::actor_addr>(this)] {
-    caf_version::post(self, tick_of(concurrent_ended));
+    caf_version::post(self, tick_of(Says::concurrent_ended));
   };
   GPUACTORS_LET(concurrent, host_.services->threads->spawn<ConcurrentShell>(system(), shared));
   shared_ = std::move(shared);
@@ -252,6 +277,11 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
   if (object_ == nullptr)
     return to_caf(Error{Errc::unavailable, "the actor was not started"});
   const auto method = type_->find_method(call.method);
+  const bool is_batched = method && (*method)->batch;
+  if (const auto batch = method ? held_->ahead_of(is_batched ? *method : nullptr) : std::nullopt)
+    run_batch(*batch);
+  if (is_batched)
+    return hold(call, **method);
   auto* const stats = method ? methods_->find((*method)->number) : nullptr;
   detail::HostedCall frame{this, call, *host_.control, *answers_, stats, detail::Keeps::yes};
   object_->frame_ = &frame;
@@ -263,9 +293,27 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
   });
   object_->frame_ = nullptr;
   if (frame.kept() != nullptr && !std::exchange(looks_, true))
-    caf_version::post_later(this, limits::reader_look, tick_of(look));
+    caf_version::post_later(this, limits::reader_look, tick_of(Says::look));
   after_turn();
   return answers_->give(this, std::move(answer));
+}
+
+caf::result<Payload> ActorShell::hold(const Call& call, const MethodType& method) {
+  const auto held = held_->hold(this, call, method);
+  if (held.due)
+    run_batch(held.batch);
+  else if (held.first && held_->wait_of(held.batch) > Duration::zero())
+    tick(tick_of(Says::batch_waits, held.batch));
+  else if (held.first)
+    // Behind what is in the mailbox now.
+    caf_version::post(caf::actor_cast<caf::actor_addr>(this), tick_of(Says::batch_due, held.batch));
+  return caf::delegated<Payload>{};
+}
+
+void ActorShell::run_batch(std::uint64_t batch) {
+  host_.in_call = true;
+  held_->run(batch, *object_, this);
+  after_turn();
 }
 
 void ActorShell::run_posted(std::uint64_t number) {
@@ -275,9 +323,13 @@ void ActorShell::run_posted(std::uint64_t number) {
   const auto function = host_.posts->take(number);
   if (!function)
     return;
+  if (const auto batch = held_->ahead_of(nullptr))
+    run_batch(*batch);
+  if (leaves_ || ended_)
+    return;
   constexpr std::string_view what = "a function that the actor has posted";
   host_.in_call = true;
-  host_.control->begin_turn(what);
+  static_cast<void>(host_.control->begin_turn(what));
   auto done = detail::guarded(std::string{what}, [&]() -> Answer {
     function();
     return Result<Payload>{Payload{}};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/actor/concurrent_shell.hpp>
+#include <gpuactors/actor/held_calls.hpp>
 #include <gpuactors/actor/hosted_call.hpp>
 #include <gpuactors/actor/registry.hpp>
 #include <gpuactors/actor/services.hpp>
@@ -9,6 +10,7 @@
 #include <gpuactors/wire/own_threads.hpp>
 
 #include <atomic>
+#include <memory>
 
 namespace gpuactors {
 
@@ -39,6 +41,9 @@ private:
   Result<void> make_object(const v1::StartActor& order, const Payload& config);
   Result<void> start_concurrent();
   caf::result<Payload> serve(const Call& call);
+  /// Serves the call of a batched method.
+  caf::result<Payload> hold(const Call& call, const MethodType& method);
+  void run_batch(std::uint64_t batch);
   void tick(const v1::Tick& message);
   /// Runs the function that was posted with this number, or the next one without.
   void run_posted(std::uint64_t number);
@@ -60,12 +65,16 @@ private:
   std::shared_ptr<CallTable> methods_;
   std::unique_ptr<Actor> object_;
   std::shared_ptr<detail::Answers> answers_;
+  /// Exist when the object does.
+  std::unique_ptr<detail::HeldCalls> held_;
   /// The actor has ended itself, and waits for answers that methods have promised.
   bool awaits_answers_ = false;
   /// A look after streams that were kept is due.
   bool looks_ = false;
   /// The actor ends when its concurrent methods have; it refers to itself until then.
   bool leaves_ = false;
+  /// It has ended, and nothing of it runs any more.
+  bool ended_ = false;
   caf::strong_actor_ptr stays_;
   caf::error reason_{caf::exit_reason::user_shutdown};
   // Null without concurrent methods. Kept until this actor is gone, because others may be passing calls on.

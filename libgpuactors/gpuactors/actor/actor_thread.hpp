@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
+#include <gpuactors/base/future.hpp>
 
 #include <concepts>
 #include <functional>
@@ -20,13 +21,28 @@ std::function<void()> as_function(F function) {
   return [kept = std::make_shared<F>(std::move(function))] { (*kept)(); };
 }
 
+/// What a function on an actor's thread will have made; `actor_died` if it is dropped without having run.
+template <class T>
+struct Turn {
+  Promise<T> promise;
+
+  Turn() = default;
+  Turn(Turn&&) noexcept = default;
+  Turn& operator=(Turn&&) noexcept = default;
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  ~Turn() {
+    promise.set(fail(Errc::actor_died, "the actor ended before the function that was to go on there had run"));
+  }
+};
+
 } // namespace detail
 
 /// A handle to an actor's own thread, for callbacks that go on there: what they capture of the actor is alive when they
 /// run. Copyable; any thread, also after the actor's end.
 ///
-///   peer_.call<Weights>("weights").then([thread = own_thread(), this](gpuactors::Result<Weights> weights) {
-///     thread.post([this, weights = std::move(weights)] { use(weights); });
+///   return own_thread().after(peer_.call<Weights>("weights"), [this](const Weights& weights) { return use(weights);
 ///   });
 class ActorThread {
 public:
@@ -47,6 +63,40 @@ public:
   template <std::invocable F>
   bool post_after(Duration wait, F function) const {
     return push(wait, detail::as_function(std::move(function)));
+  }
+
+  /// Goes on with the value of `future` on the actor's thread: runs `function(T)` there, as `post` does, once the value
+  /// is there. It returns a message or another value, a `Result`, nothing, or a `Future` of more work. Errors of
+  /// `future` pass by it, and an exception of it is an error. Consumes the future; cancelling the returned one
+  /// withdraws whichever work is under way.
+  /// @returns the future of what the function returns; it becomes `actor_died` if the actor has ended before that.
+  template <class T, class F>
+  [[nodiscard]] auto after(Future<T> future, F function) const {
+    using Made = detail::MadeBy<F, T>;
+    auto run = [thread = *this, function = std::move(function)](auto&&... value) mutable {
+      detail::Turn<Made> turn;
+      auto made = turn.promise.future();
+      thread.post([turn = std::move(turn), function = std::move(function),
+                   ... value = std::forward<decltype(value)>(value)]() mutable {
+        if (turn.promise.cancelled())
+          return;
+        auto result = detail::made_by<Made>(function, Result<T>{std::move(value)...});
+        // Whoever cancels it from now on withdraws the work that has been started.
+        if constexpr (detail::IsFuture<Made>::value)
+          if (result && result->valid())
+            turn.promise.on_cancel([work = std::weak_ptr{result->state()}] {
+              if (const auto state = work.lock())
+                state->give_up(Cancel::ask);
+            });
+        turn.promise.set(std::move(result));
+      });
+      return made;
+    };
+    auto made = std::move(future).and_then(std::move(run));
+    if constexpr (detail::IsFuture<Made>::value)
+      return std::move(made).and_then([](Made more) { return more; });
+    else
+      return made;
   }
 
 private:

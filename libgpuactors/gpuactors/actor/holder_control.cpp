@@ -42,16 +42,20 @@ void HolderControl::end(CallThread thread) {
   calls_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void HolderControl::begin_turn(std::string_view what, TimePoint now) {
+std::optional<Error> HolderControl::begin_turn(std::string_view what, TimePoint now, const RunningCall* seen) {
   const std::lock_guard lock{mutex_};
   auto& running = running_on(CallThread::own);
   running.what = what;
   running.since = now;
+  running.as_seen = seen;
+  return revoked_;
 }
 
 void HolderControl::end_turn() {
   const std::lock_guard lock{mutex_};
-  running_on(CallThread::own).since = never;
+  auto& running = running_on(CallThread::own);
+  running.since = never;
+  running.as_seen = nullptr;
 }
 
 std::optional<HolderControl::Busy> HolderControl::busy() const {
@@ -256,6 +260,11 @@ void HolderControl::give_up(const Error& error) {
     refuse(error);
   end_waits();
   stop_all();
+}
+
+bool HolderControl::is_ending() const {
+  const std::lock_guard lock{mutex_};
+  return ending_ || revoked_ || ends_itself_;
 }
 
 std::optional<Error> HolderControl::revoked() const {

@@ -27,7 +27,7 @@ namespace gpuactors {
 /// The threads of a holder that run calls, each one at a time: its own, and the one for concurrent methods.
 enum class CallThread : std::uint8_t { own, concurrent };
 
-/// A call that runs, as other threads than its own see it.
+/// A call that runs, or several that run together, as other threads than their own see them.
 class RunningCall {
 public:
   RunningCall() = default;
@@ -35,8 +35,8 @@ public:
   RunningCall& operator=(const RunningCall&) = delete;
   virtual ~RunningCall() = default;
 
-  /// Returns a function that answers the call with an error; whatever else answers it later has no effect. Any thread,
-  /// while the call runs; the function also later.
+  /// Returns a function that answers the calls with an error; whatever else answers them later has no effect. Any
+  /// thread, while they run; the function also later.
   [[nodiscard]] virtual std::function<void(const Error&)> refusal() const = 0;
 };
 
@@ -61,7 +61,10 @@ public:
   void end(CallThread thread = CallThread::own);
 
   /// Begin and end what the holder does between calls, for `busy`. Holder's own thread.
-  void begin_turn(std::string_view what, TimePoint now = Clock::now());
+  /// @param running calls that it answers, whose answers are deferred; as in `begin`.
+  /// @returns the error of `revoke` or `give_up`, if that came before: `give_up` answers what runs only then.
+  std::optional<Error> begin_turn(std::string_view what, TimePoint now = Clock::now(),
+                                  const RunningCall* running = nullptr);
   void end_turn();
 
   struct Busy {
@@ -134,6 +137,9 @@ public:
   /// The process is about to be killed: like `revoke`, and calls that run are answered with the error at once, whatever
   /// they go on to do. Any thread but the holder's.
   void give_up(const Error& error);
+
+  /// Returns whether calls do not begin any more. Any thread.
+  [[nodiscard]] bool is_ending() const;
 
   /// Returns the error of `revoke`; nothing without one. Any thread.
   [[nodiscard]] std::optional<Error> revoked() const;

@@ -85,7 +85,15 @@ void TypeRegistry::add_method(ActorType& type, MethodType method) {
   if (!is_type_name(name))
     add_problem(fmt::format("actor type {}: \"{}\" is no name for a method: 1 to {} letters, digits, _ - . /",
                             type.name, name, limits::name_length));
-  else if (!type.methods.emplace(name, std::move(method)).second)
+  else if (method.batch && method.batch->max_size == 0)
+    add_problem(
+        fmt::format("actor type {}: max_size of method \"{}\" is 0: a batch has at least one call", type.name, name));
+  else if (const auto found = type.methods.find(name); found == type.methods.end())
+    type.methods.emplace(name, std::move(method));
+  else if (found->second.inherited) {
+    method.number = found->second.number;
+    found->second = std::move(method);
+  } else
     add_problem(fmt::format("actor type {} has two methods named \"{}\"", type.name, name));
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <gpuactors/actor/actor.hpp>
+#include <gpuactors/actor/batch.hpp>
+#include <gpuactors/actor/batch_handler.hpp>
 #include <gpuactors/actor/handler.hpp>
 #include <gpuactors/actor/interface.hpp>
 #include <gpuactors/actor/plugin_note.hpp>
@@ -11,6 +13,7 @@
 #include <concepts>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,7 +54,13 @@ struct MethodType {
   bool streamed = false;
   /// Whether it runs beside others, on a second thread.
   bool concurrent = false;
+  /// Whether a base class has registered it, so that the class itself may register another one in its place.
+  bool inherited = false;
+  /// Empty if it answers several calls together.
   detail::Handler<Actor> run;
+  /// When those run, if it does.
+  std::optional<BatchOptions> batch;
+  detail::BatchHandler<Actor> run_batch;
 };
 
 /// An actor type. Methods are added while it is being registered; immutable afterwards.
@@ -82,7 +91,7 @@ public:
   std::shared_ptr<TaskType> add(TaskType task);
   std::shared_ptr<ActorType> add(ActorType actor);
   void add_problem(std::string problem);
-  /// Adds a method, or a problem if its name is none or is taken.
+  /// Adds a method, in place of an inherited one of its name, or a problem if its name is none or is taken.
   void add_method(ActorType& type, MethodType method);
   /// Adds a problem when `needs` break the rules of shares.
   void check_needs(const std::string& type, const Needs& needs);
@@ -193,6 +202,44 @@ public:
     return concurrent_method(std::string{method.name()}, std::move(function));
   }
 
+  /// Registers a member function `R (const BatchOf<In>&)` as `name`, which answers several calls at once: R is a
+  /// `Result<std::vector<Out>>`, a `std::vector<Out>` or a `std::vector<Result<Out>>` with one answer for each call, in
+  /// their order. To callers it is a method like any other. An error or exception is that of all calls of the batch.
+  /// `Actor::deadline` knows none there (`BatchOf::deadline` does), and what it calls is part of no caller's trace.
+  template <class F>
+  ActorTypeBuilder& batch_method(std::string name, F function, BatchOptions options) {
+    using S = detail::BatchSignature<F>;
+    if constexpr (detail::check_batch_method<A, S>()) {
+      MethodType method;
+      method.name = std::move(name);
+      method.input = S::In::descriptor();
+      method.output = S::Out::descriptor();
+      method.batch = options;
+      method.run_batch = detail::make_batch_handler<S, Actor>(
+          [function](Actor& actor, const auto& batch) { return std::invoke(function, static_cast<A&>(actor), batch); });
+      register_method(std::move(method));
+    }
+    return *this;
+  }
+
+  /// Registers the function of a method whose messages `method` (`Method`) names.
+  template <detail::DeclaredMethod M, class F>
+  ActorTypeBuilder& batch_method(const M& method, F function, BatchOptions options) {
+    using S = detail::BatchSignature<F>;
+    static_assert(!M::streamed, "a method of a batch does not stream: its name is a Method");
+    if constexpr (detail::check_batch_method<A, S>()) {
+      static_assert(std::is_same_v<typename S::In, typename M::Input>,
+                    "the function takes another message than its name says");
+      static_assert(std::is_same_v<typename S::Out, typename M::Output>,
+                    "the function answers with another message than its name says");
+      return batch_method(std::string{method.name()}, function, options);
+    }
+    return *this;
+  }
+
+  template <detail::ConcurrentOnly M, class F>
+  ActorTypeBuilder& batch_method(const M& method, F function, BatchOptions options) = delete;
+
   /// Sets the resources that the actor gets unless a spawn says otherwise.
   ActorTypeBuilder& needs(Needs needs) {
     registry_->check_needs("actor type " + type_->name, needs);
@@ -200,7 +247,22 @@ public:
     return *this;
   }
 
+  /// Registers the methods of base classes that bring some: what `A::register_methods(builder)` registers, a static
+  /// function template. `define_actor` calls this.
+  void inherit() {
+    if constexpr (requires { A::register_methods(*this); }) {
+      inherits_ = true;
+      A::register_methods(*this);
+      inherits_ = false;
+    }
+  }
+
 private:
+  void register_method(MethodType method) {
+    method.inherited = inherits_;
+    registry_->add_method(*type_, std::move(method));
+  }
+
   template <class S, class F>
   ActorTypeBuilder& add(std::string name, F function, bool concurrent = false) {
     MethodType method;
@@ -212,12 +274,13 @@ private:
     method.run = detail::make_handler<S, Actor>([function = std::move(function)](Actor& actor, auto&&... args) {
       return function(static_cast<A&>(actor), args...);
     });
-    registry_->add_method(*type_, std::move(method));
+    register_method(std::move(method));
     return *this;
   }
 
   std::shared_ptr<ActorType> type_;
   TypeRegistry* registry_;
+  bool inherits_ = false;
 };
 
 /// Registers actor type `name`, constructed by `A(Init, const Config&)`, or `A(Init)` without a configuration.
@@ -236,7 +299,9 @@ ActorTypeBuilder<A> define_actor(std::string name, TypeRegistry& registry = Type
       return std::unique_ptr<Actor>{std::make_unique<A>(std::move(init))};
     }
   };
-  return {registry.add(std::move(type)), registry};
+  ActorTypeBuilder<A> builder{registry.add(std::move(type)), registry};
+  builder.inherit();
+  return builder;
 }
 
 /// Registers the actor type whose configuration `kind` names.

@@ -193,7 +193,7 @@ private:
   Result<Tensor> zeros(const v1::SourceTensor& source) {
     GPUACTORS_LET(tensor,
                   stream_.tensor(static_cast<DType>(source.dtype()), {source.shape().begin(), source.shape().end()}));
-    GPUACTORS_TRY(stream_.fill(tensor.raw(), 0, tensor.bytes()));
+    GPUACTORS_TRY(stream_.zero(tensor));
     return std::move(tensor);
   }
 

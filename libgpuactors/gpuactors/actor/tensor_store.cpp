@@ -1,6 +1,6 @@
 #include <gpuactors/actor/detail/tensor_table.hpp>
 #include <gpuactors/actor/tensor_store.hpp>
-#include <gpuactors/device/detail/shape.hpp>
+#include <gpuactors/device/shape.hpp>
 
 #include <fmt/format.h>
 

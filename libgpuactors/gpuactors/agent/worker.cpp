@@ -115,17 +115,13 @@ Worker::Slot* Worker::open_slot(const v1::Lease& lease) {
     if (known != nullptr)
       for (const auto index : known->lost_devices())
         ended.add_lost_devices(index);
-    if (ended.lost_devices_size() > 0) {
-      ended.set_error(static_cast<std::uint32_t>(Errc::context_lost));
-      ended.set_text("a sticky error lost its device to its process");
-    }
+    if (ended.lost_devices_size() > 0)
+      set_error(ended, {Errc::context_lost, "a sticky error lost its device to its process"});
     if (const auto own = known != nullptr ? known->ends_itself() : std::nullopt) {
-      ended.set_error(static_cast<std::uint32_t>(own->code()));
-      ended.set_text(own->message());
+      set_error(ended, *own);
       ended.set_by_itself(true);
     } else if (const auto why = known != nullptr ? known->revoked() : std::nullopt; why && ended.error() == 0) {
-      ended.set_error(static_cast<std::uint32_t>(why->code()));
-      ended.set_text(why->message());
+      set_error(ended, *why);
     }
     caf_version::enqueue(worker, nullptr, 0, ended);
   });
@@ -223,10 +219,8 @@ void Worker::ended(v1::LeaseEnded message) {
     return;
   // A constructor that ends its actor, or loses its device, and fails, has failed.
   const bool unsaid = message.error() == 0 || !slot.mapped().started;
-  if (const auto& failure = slot.mapped().failure; failure && unsaid) {
-    message.set_error(static_cast<std::uint32_t>(failure->code()));
-    message.set_text(failure->message());
-  }
+  if (const auto& failure = slot.mapped().failure; failure && unsaid)
+    set_error(message, *failure);
   // This process may end with its last lease, before the next report would be due.
   if (slots_.empty())
     report_tasks();

@@ -1,7 +1,7 @@
 #include "detail/line_cutter.hpp"
 
 #include <gpuactors/agent/worker_output.hpp>
-#include <gpuactors/base/detail/files.hpp>
+#include <gpuactors/base/files.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/output_holder.hpp>
 

@@ -8,6 +8,8 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
+#include <type_traits>
 
 namespace gpuactors {
 
@@ -100,7 +102,9 @@ std::string_view to_string(Remedy remedy) noexcept {
   return names.at(static_cast<std::size_t>(remedy));
 }
 
-Errc errc_from_number(std::uint8_t number) noexcept {
+Errc errc_from_number(std::uint32_t number) noexcept {
+  if (number > std::numeric_limits<std::underlying_type_t<Errc>>::max())
+    return Errc::internal;
   const auto code = static_cast<Errc>(number);
   return find_row(code) != nullptr ? code : Errc::internal;
 }

@@ -116,7 +116,7 @@ enum class Remedy : std::uint8_t {
 [[nodiscard]] std::string_view to_string(Remedy remedy) noexcept;
 
 /// Returns the code with this number on the wire; `Errc::internal` for a number that this build does not know.
-[[nodiscard]] Errc errc_from_number(std::uint8_t number) noexcept;
+[[nodiscard]] Errc errc_from_number(std::uint32_t number) noexcept;
 
 /// Returns all codes but `Errc::none`, each once. Any thread.
 [[nodiscard]] std::vector<Errc> all_errors();

@@ -1,4 +1,4 @@
-// Every bound of the library in one place, and how the bounds relate.
+// The bounds of the library that users meet, or that relate to each other; those of one source stand there.
 #pragma once
 
 #include <array>

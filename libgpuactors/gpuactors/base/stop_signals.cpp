@@ -1,4 +1,4 @@
-#include <gpuactors/base/detail/signal_counter.hpp>
+#include <gpuactors/base/signal_counter.hpp>
 #include <gpuactors/base/stop_signals.hpp>
 
 #include <poll.h>

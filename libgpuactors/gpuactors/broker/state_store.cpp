@@ -1,4 +1,4 @@
-#include <gpuactors/base/detail/files.hpp>
+#include <gpuactors/base/files.hpp>
 #include <gpuactors/base/revisions.hpp>
 #include <gpuactors/base/version.hpp>
 #include <gpuactors/broker/state_store.hpp>

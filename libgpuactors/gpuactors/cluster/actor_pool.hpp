@@ -14,7 +14,8 @@ namespace gpuactors {
 /// Spreads a program's calls over replicas of a service. It neither spawns nor owns them, and knows nothing of the
 /// calls of other programs. Copies share the turns. Any thread.
 ///
-///   gpuactors::ActorPool pool{must(gpuactors::get_all(starting))};
+///   GPUACTORS_LET(actors, gpuactors::get_all(starting)); // of Cluster::spawn_async
+///   const gpuactors::ActorPool pool{std::move(actors)};
 ///   auto answer = pool.next().call<Vector>("apply", in, 2s);
 class ActorPool {
 public:

@@ -15,8 +15,7 @@ namespace detail {
 class CallStarter {
 public:
   /// @returns the error of an invalid call, before anything is sent.
-  static Result<void> check(ClusterCore& core, const ActorCell& cell, const Call& call,
-                            const google::protobuf::Descriptor* output);
+  static Result<void> check(const ActorCell& cell, const Call& call, const google::protobuf::Descriptor* output);
 
   /// Sends the call to the actor; looks the actor up first if it has ended since.
   static void send(ClusterCore& core, const std::shared_ptr<PendingCall>& pending);
@@ -167,17 +166,16 @@ private:
   int looks_;
 };
 
-Result<void> CallStarter::check(ClusterCore& core, const ActorCell& cell, const Call& call,
-                                const google::protobuf::Descriptor* output) {
+Result<void> CallStarter::check(const ActorCell& cell, const Call& call, const google::protobuf::Descriptor* output) {
   if (cell.max_pending > 0 && cell.pending->load(std::memory_order_relaxed) > cell.max_pending)
     return fail(Errc::queue_full, fmt::format("{} calls of actor {} are waiting, as many as max_pending_calls allows",
                                               cell.max_pending, cell.name.empty() ? cell.type : cell.name));
   GPUACTORS_TRY(call.payload.check_size());
-  const auto type = core.registry().find_actor(cell.type);
-  if (!type)
+  if (cell.known_type == nullptr)
     return {}; // the type is not registered here: the worker knows it and checks the call
-  GPUACTORS_LET(method, (*type)->find_method(call.method));
-  return check_call(fmt::format("actor type {}: method", cell.type), *method, call.payload, output, call.stream);
+  GPUACTORS_LET(method, cell.known_type->find_method(call.method));
+  return check_call(*method, {call.payload, output, call.stream},
+                    [&] { return fmt::format("actor type {}: method {}", cell.type, method->name); });
 }
 
 void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pending) {
@@ -413,7 +411,7 @@ void ActorRef::start(const std::shared_ptr<detail::PendingCall>& pending, std::s
   call.deadline = deadline_after(call.made, deadline);
   call.stream = stream;
   pending->begin_span(call, cell_.get());
-  if (auto checked = detail::CallStarter::check(*core, *cell_, call, output); !checked)
+  if (auto checked = detail::CallStarter::check(*cell_, call, output); !checked)
     return detail::CallStarter::refuse(*pending, checked.error());
   detail::CallStarter::send(*core, pending);
 }

@@ -195,7 +195,7 @@ public:
   template <ProtobufMessage Out = google::protobuf::Empty, ProtobufMessage In = google::protobuf::Empty>
   Future<Out> call(std::string_view method, In input = {}, Duration deadline = limits::call_deadline) const {
     auto state = std::make_shared<detail::WorkState<Out, detail::PendingCall>>();
-    start(state, *state, method, Payload::of(std::move(input)), Out::descriptor(), deadline, false);
+    start(state, *state, method, Payload::of(std::move(input)), descriptor_of<Out>(), deadline, false);
     return Future<Out>{std::move(state)};
   }
 

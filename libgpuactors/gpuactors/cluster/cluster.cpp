@@ -237,7 +237,8 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
                       true); // the node that has the type checks the rest
     if (!type)
       return fail(type.error());
-    GPUACTORS_TRY(detail::check_call("task", **type, input, output, pending->call.stream));
+    GPUACTORS_TRY(detail::check_call(**type, {input, output, pending->call.stream},
+                                     [&] { return fmt::format("task {}", (*type)->name); }));
     return shape_of(options, (*type)->name, (*type)->needs, parent_, quota_owner_, core_->connected());
   }();
   if (!checked)

@@ -92,7 +92,7 @@ public:
   template <ProtobufMessage Out = google::protobuf::Empty, ProtobufMessage In = google::protobuf::Empty>
   Future<Out> submit(std::string_view task, In input = {}, const Options& options = {}) {
     auto state = std::make_shared<detail::WorkState<Out, detail::PendingTask>>();
-    submit(state, state.get(), task, Payload::of(std::move(input)), Out::descriptor(), options);
+    submit(state, state.get(), task, Payload::of(std::move(input)), descriptor_of<Out>(), options);
     return Future<Out>{std::move(state)};
   }
 
@@ -284,18 +284,16 @@ public:
 
   // -- tensors ---------------------------------------------------------------------------------
 
-  /// Copies `values` into an immutable tensor in host memory of this process. Processes of this machine read it in
-  /// place, processes of other machines get a copy.
+  /// Copies `values` (as many as the shape has elements) into an immutable tensor in host memory of this process;
+  /// without a shape, it has one dimension. Processes of this machine read it in place, those of others get a copy.
   /// @returns `invalid_argument` if the shape does not match the number of values, `out_of_memory`, `unavailable` if
   ///          there is no port or thread to serve it.
-  template <class T>
-  Result<Shared<Tensor>> put(std::span<const T> values, std::vector<std::int64_t> shape) {
-    return put(values.data(), values.size(), dtype_of<T>, std::move(shape));
-  }
-
-  template <class T>
-  Result<Shared<Tensor>> put(const std::vector<T>& values, std::vector<std::int64_t> shape) {
-    return put(std::span<const T>{values}, std::move(shape));
+  template <TensorValues R>
+  Result<Shared<Tensor>> put(const R& values, std::vector<std::int64_t> shape = {}) {
+    const auto count = static_cast<std::size_t>(std::ranges::size(values));
+    if (shape.empty())
+      shape = {static_cast<std::int64_t>(count)};
+    return put(std::ranges::data(values), count, dtype_of<ElementOf<R>>, std::move(shape));
   }
 
   /// Copies a device tensor into host memory of this process, so that it outlives the task or actor that created it.

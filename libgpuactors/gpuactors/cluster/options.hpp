@@ -125,7 +125,7 @@ struct Options {
   /// Tasks: errors of the task itself after which it is repeated, too, within `max_retries`.
   std::vector<Errc> retry_errors{};
   /// Tasks: how many tasks of a shape a process runs before it is replaced; implies `Isolation::process`. 1 gives each
-  /// task a fresh process; 0 means no limit.
+  /// task a fresh process; 0 means no limit. An embedded cluster has one process: it has no effect there.
   int max_calls = 0;
 
   friend bool operator==(const Options&, const Options&) = default;

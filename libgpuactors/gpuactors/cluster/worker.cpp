@@ -12,7 +12,7 @@
 #include <gpuactors/cluster/detail/termination.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/trace/span.hpp>
-#include <gpuactors/wire/detail/greeting.hpp>
+#include <gpuactors/wire/greeting.hpp>
 #include <gpuactors/wire/json.hpp>
 
 #include <fmt/format.h>

@@ -10,9 +10,7 @@
 //       ... update the parameters: every member ends with the same bits ...
 //     }
 //   };
-//   GPUACTORS_ACTOR("worker", Worker)
-//       .method("step", &Worker::step)
-//       .concurrent_method(gpuactors::collective_method, &Worker::collective_call);
+//   GPUACTORS_ACTOR("worker", Worker).method("step", &Worker::step);
 //
 //   // The program, once all workers run, and again when one of them was replaced:
 //   GPUACTORS_LET(group, gpuactors::form_collective(workers));
@@ -48,8 +46,9 @@ struct CollectiveMethod : Method<v1::CollectiveCall, v1::CollectiveAnswer> {
   static constexpr bool concurrent_only = true;
 };
 
-/// The method by which members reach each other. Its name is reserved. Another concurrent method of the same actor
-/// that waits holds up all members meanwhile: an actor has one thread for all of them.
+/// The method by which members reach each other: types that derive from `WithPeers` have it. Its name is reserved.
+/// Another concurrent method of the same actor that waits holds up all members meanwhile: an actor has one thread for
+/// all of them.
 inline constexpr CollectiveMethod collective_method{"gpuactors.collective"};
 
 /// An actor's part in a collective group, which `form_collective` makes.
@@ -163,7 +162,8 @@ private:
   std::vector<std::byte> scratch_;
 };
 
-/// An actor that has peers: `Base` is `GPUActor`, `FractionalGPUActor` or `Actor`.
+/// An actor that has peers: `Base` is `GPUActor`, `FractionalGPUActor` or `Actor`. Its types have `collective_method`
+/// without registering it; a class with a `register_methods` of its own calls that of this one there.
 template <std::derived_from<Actor> Base>
 class WithPeers : public Base {
 public:
@@ -171,7 +171,13 @@ public:
     // nop
   }
 
-  /// To be registered as the concurrent method `collective_method`.
+  /// For `define_actor`.
+  template <class Builder>
+  static void register_methods(Builder& builder) {
+    builder.concurrent_method(collective_method, &WithPeers::collective_call);
+  }
+
+  /// What `collective_method` runs.
   [[nodiscard]] Future<v1::CollectiveAnswer> collective_call(const v1::CollectiveCall& call) const {
     return peers_.serve(call);
   }

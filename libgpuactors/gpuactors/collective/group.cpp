@@ -40,9 +40,8 @@ Result<void> await_all(std::vector<Future<v1::CollectiveAnswer>> answers, const 
       continue;
     const auto& error = answer.error();
     // Nothing else is not found: neighbours that are gone are `unavailable`.
-    const auto* hint = error.code() == Errc::not_found
-                           ? "; an actor's type registers .concurrent_method(gpuactors::collective_method, ...)"
-                           : "";
+    const auto* hint =
+        error.code() == Errc::not_found ? "; the type of a member derives from gpuactors::WithPeers" : "";
     result = fail(error.code(), fmt::format("rank {} of {} ({}) did not join: {}{}", rank, members.size(),
                                             name_of_actor(members[rank]), error.message(), hint));
   }

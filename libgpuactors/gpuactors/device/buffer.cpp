@@ -1,4 +1,4 @@
-// Buffer and Pin: own device memory, and keep the memory of another owner readable.
+// Buffer: owns device memory; Tensor: how the memory of another owner is kept readable.
 #include <gpuactors/device/detail/context_state.hpp>
 
 namespace gpuactors {
@@ -21,21 +21,6 @@ void* Buffer::release() noexcept {
     return nullptr;
   block->registry->released.push_back(block);
   return block->storage->pointer;
-}
-
-Pin::Pin(const Tensor& tensor) {
-  const auto& block = tensor.buffer_.block_;
-  if (block == nullptr)
-    return;
-  std::lock_guard guard{block->registry->mutex};
-  if (block->storage == nullptr)
-    return;
-  data_ = block->storage->pointer;
-  hold_ = block->storage;
-}
-
-void* Pin::data() const noexcept {
-  return hold_ != nullptr ? data_ : nullptr;
 }
 
 std::shared_ptr<detail::Storage> Buffer::storage() const {

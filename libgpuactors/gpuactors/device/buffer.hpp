@@ -8,7 +8,6 @@
 namespace gpuactors {
 
 class Context;
-class Pin;
 class Stream;
 class Tensor;
 
@@ -18,7 +17,7 @@ struct Storage;
 } // namespace detail
 
 /// Owns device memory. Empty after a move. The memory is freed after all work that its context has queued so far, on
-/// any stream; work of another context that uses it needs a `Pin` or `Tensor::pinned`.
+/// any stream; work of another context that uses it needs `Tensor::pinned`.
 ///
 /// If a buffer outlives its context (in a global variable, for example), the context empties it: `data()` is then null.
 /// One thread at a time, which may differ from the context's: a buffer may be passed on and destroyed on any thread.
@@ -50,7 +49,6 @@ public:
   void* release() noexcept;
 
 private:
-  friend class Pin;
   friend class Stream;
   friend class Tensor;
   explicit Buffer(std::shared_ptr<detail::Block> block) : block_(std::move(block)) {

@@ -31,11 +31,11 @@ struct ContextOptions {
 /// A task's or actor's part of one device: quota, streams, memory, compute.
 ///
 /// Lifecycle: open -> used by one thread (the one that opened it) -> closed or destroyed by that thread. At its end,
-/// all remaining allocations are freed, except blocks pinned by a reader elsewhere (`Pin`), which are freed with their
-/// last pin. `memory_*` may be called from any thread.
+/// all remaining allocations are freed, except blocks pinned by a reader elsewhere (`Tensor::pinned`), which are freed
+/// with their last pinned handle. `memory_*` may be called from any thread.
 class Context {
 public:
-  /// Opens a share of `device`, which must outlive the context and all its pins.
+  /// Opens a share of `device`, which must outlive the context and all pinned handles of its memory.
   /// @returns `invalid_argument` for a share outside (0, 1]; the errors of `Device::open`.
   static Result<std::unique_ptr<Context>> open(std::shared_ptr<Device> device, ContextOptions options);
 

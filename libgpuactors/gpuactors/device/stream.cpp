@@ -1,6 +1,6 @@
 // Stream: starting work, with every argument checked before a backend sees it.
 #include <gpuactors/device/detail/context_state.hpp>
-#include <gpuactors/device/detail/shape.hpp>
+#include <gpuactors/device/shape.hpp>
 
 #include <fmt/format.h>
 
@@ -180,7 +180,7 @@ Result<void> Stream::copy_from(Device& other, void* target, const void* source, 
   return on->copy_from(other, target, source, bytes, handle_);
 }
 
-Result<void> Stream::fill(void* target, std::uint8_t value, std::size_t bytes) {
+Result<void> Stream::fill_bytes(void* target, std::uint8_t value, std::size_t bytes) {
   GPUACTORS_LET(on, backend());
   if (target == nullptr || bytes == 0)
     return fail(Errc::invalid_argument, "a fill needs a target and at least 1 B");

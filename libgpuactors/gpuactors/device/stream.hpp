@@ -163,8 +163,8 @@ public:
     return values;
   }
 
-  /// Copy all elements of a tensor from or to as many values on the host, or set each of its bytes, in stream order.
-  /// The values must stay valid until `synchronize`. From a `HostBuffer`, copies run at full speed beside other work.
+  /// Copy all elements of a tensor from or to as many values on the host, in stream order. The values must stay valid
+  /// until `synchronize`. From a `HostBuffer`, copies run at full speed beside other work.
   /// @returns `invalid_argument` for another element type or number, `lease_expired` if the tensor was reclaimed.
   template <TensorValues R>
   requires std::ranges::borrowed_range<R> Result<void> upload(Tensor& target, R&& values) {
@@ -178,7 +178,11 @@ public:
     return download(std::ranges::data(values), source.raw(), source.bytes());
   }
 
-  Result<void> fill(Tensor& target, std::uint8_t value);
+  /// Set all elements to zero, or each byte of theirs to `value`, in stream order. For elements of
+  /// another value, launch `kernels::fill_value`.
+  /// @returns `invalid_argument` for an empty tensor, `lease_expired` if it was reclaimed.
+  Result<void> zero(Tensor& target);
+  Result<void> fill_bytes(Tensor& target, std::uint8_t value);
 
   /// Returns a tensor in memory of another process that this device has open, for reading only. It counts against the
   /// quota like an allocation, because the memory stays on the device as long as it is read, even after its owner
@@ -186,11 +190,11 @@ public:
   /// @returns `invalid_argument` if the memory is smaller, `unsupported` on devices without such memory.
   Result<Tensor> attach(std::shared_ptr<SharedMemory> memory, DType dtype, std::vector<std::int64_t> shape);
 
-  /// Copy or fill raw memory in stream order; host pointers must stay valid until `synchronize`.
+  /// Copy raw memory, or set its bytes, in stream order; host pointers must stay valid until `synchronize`.
   Result<void> upload(void* device, const void* host, std::size_t bytes);
   Result<void> download(void* host, const void* device, std::size_t bytes);
   Result<void> copy(void* target, const void* source, std::size_t bytes);
-  Result<void> fill(void* target, std::uint8_t value, std::size_t bytes);
+  Result<void> fill_bytes(void* target, std::uint8_t value, std::size_t bytes);
 
   /// Copies between tensors of the same type and size, in stream order.
   Result<void> copy(Tensor& target, const Tensor& source);

@@ -1,6 +1,6 @@
 // Tensors: shapes, and the transfers that know about element types.
 #include <gpuactors/device/detail/context_state.hpp>
-#include <gpuactors/device/detail/shape.hpp>
+#include <gpuactors/device/shape.hpp>
 
 #include <fmt/format.h>
 
@@ -107,10 +107,14 @@ Result<void> Stream::refuse(const KernelInfo& kernel, std::initializer_list<Tens
   return {};
 }
 
-Result<void> Stream::fill(Tensor& target, std::uint8_t value) {
+Result<void> Stream::zero(Tensor& target) {
+  return fill_bytes(target, 0);
+}
+
+Result<void> Stream::fill_bytes(Tensor& target, std::uint8_t value) {
   if (!target)
     return no_memory(target);
-  return fill(target.raw(), value, target.bytes());
+  return fill_bytes(target.raw(), value, target.bytes());
 }
 
 Result<void> Stream::copy(Tensor& target, const Tensor& source) {

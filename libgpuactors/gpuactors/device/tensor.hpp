@@ -1,4 +1,4 @@
-// Tensor: an array on a device; Pin: what keeps its memory for readers elsewhere.
+// Tensor: an array on a device.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -71,7 +71,6 @@ public:
   [[nodiscard]] std::shared_ptr<SharedMemory> shared_memory() const;
 
 private:
-  friend class Pin;
   friend class Stream;
   Tensor(Buffer buffer, DType dtype, std::vector<std::int64_t> shape)
     : buffer_(std::move(buffer)), dtype_(dtype), shape_(std::move(shape)) {
@@ -84,27 +83,6 @@ private:
   Buffer buffer_;
   DType dtype_ = DType::f32;
   std::vector<std::int64_t> shape_;
-};
-
-/// Keeps the memory of a tensor readable for readers other than its owner, even beyond the end of its context. The
-/// memory counts against the owner's quota until the last pin is destroyed. Copies of a pin may live and be destroyed
-/// on any thread; finish reading before you destroy the last one.
-class Pin {
-public:
-  Pin() = default;
-
-  /// Pins `tensor`; empty if its memory was already reclaimed.
-  explicit Pin(const Tensor& tensor);
-
-  [[nodiscard]] void* data() const noexcept;
-
-  explicit operator bool() const noexcept {
-    return data() != nullptr;
-  }
-
-private:
-  std::shared_ptr<void> hold_;
-  void* data_ = nullptr;
 };
 
 } // namespace gpuactors

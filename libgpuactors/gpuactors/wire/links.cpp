@@ -1,7 +1,7 @@
 #include <gpuactors/base/random_id.hpp>
 #include <gpuactors/wire/detail/link_middleman.hpp>
 #include <gpuactors/wire/links.hpp>
-#include <gpuactors/wire/transport/sockets.hpp>
+#include <gpuactors/wire/sockets.hpp>
 
 #include <caf/io/middleman.hpp>
 #include <caf/io/network/default_multiplexer.hpp>

@@ -8,6 +8,7 @@ namespace gpuactors {
 
 Payload Payload::of(std::shared_ptr<google::protobuf::Message> message) {
   Payload result;
+  result.descriptor_ = message != nullptr ? message->GetDescriptor() : nullptr;
   result.live_ = std::move(message);
   return result;
 }
@@ -21,8 +22,12 @@ Payload Payload::from_bytes(std::string type_name, std::string bytes) {
 
 std::string_view Payload::type_name() const noexcept {
   if (live_ != nullptr)
-    return live_->GetDescriptor()->full_name();
+    return descriptor_->full_name();
   return encoded_ != nullptr ? std::string_view{encoded_->type_name} : std::string_view{};
+}
+
+bool Payload::is_a(const google::protobuf::Descriptor& type) const noexcept {
+  return (live_ != nullptr && descriptor_ == &type) || type_name() == type.full_name();
 }
 
 std::size_t Payload::wire_size() const {

@@ -16,6 +16,13 @@ namespace gpuactors {
 template <class T>
 concept ProtobufMessage = std::derived_from<T, google::protobuf::Message>;
 
+/// Returns the descriptor of `T`. Protobuf looks for it anew each time.
+template <ProtobufMessage T>
+[[nodiscard]] const google::protobuf::Descriptor* descriptor_of() {
+  static const auto* const descriptor = T::descriptor();
+  return descriptor;
+}
+
 /// One Protobuf message, live or encoded. Immutable; cheap to copy. Any thread.
 class Payload {
 public:
@@ -26,6 +33,7 @@ public:
   static Payload of(T message) {
     Payload result;
     result.live_ = std::make_shared<T>(std::move(message));
+    result.descriptor_ = descriptor_of<T>();
     return result;
   }
 
@@ -42,10 +50,13 @@ public:
   /// Returns the full name of the message type, for example "my.package.Vector"; empty without a message.
   [[nodiscard]] std::string_view type_name() const noexcept;
 
+  /// Returns whether the message is of this type, or of one of the same name from another plugin.
+  [[nodiscard]] bool is_a(const google::protobuf::Descriptor& type) const noexcept;
+
   /// Returns the message if it is a live `T`, else null.
   template <ProtobufMessage T>
   [[nodiscard]] const T* live_as() const noexcept {
-    return live_ != nullptr && live_->GetDescriptor() == T::descriptor() ? static_cast<const T*>(live_.get()) : nullptr;
+    return live_ != nullptr && descriptor_ == descriptor_of<T>() ? static_cast<const T*>(live_.get()) : nullptr;
   }
 
   /// Shares the message as a `T`, parsing it if it came from the wire.
@@ -100,6 +111,8 @@ private:
   Result<void> parse_into(google::protobuf::Message& message) const;
 
   std::shared_ptr<google::protobuf::Message> live_;
+  /// Of the live message.
+  const google::protobuf::Descriptor* descriptor_ = nullptr;
   std::shared_ptr<const Encoded> encoded_;
 };
 

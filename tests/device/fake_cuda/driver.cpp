@@ -71,6 +71,17 @@ std::atomic<int> events_stay_home{CUDA_SUCCESS};
 std::atomic<int> records{0};
 std::atomic<int> waiting_copies{0};
 
+/// How a thread takes captures of others.
+thread_local CUstreamCaptureMode mode_here = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+/// The call would break a capture that another library has under way in the default mode: with FAKE_CUDA_CAPTURES there
+/// is one all the time.
+void need_relaxed(const char* api) {
+  static const bool captures = std::getenv("FAKE_CUDA_CAPTURES") != nullptr;
+  if (captures && mode_here != CU_STREAM_CAPTURE_MODE_RELAXED)
+    misuse(std::string{api} + " by a thread that would break captures of others");
+}
+
 CUresult sticky_error() {
   return static_cast<CUresult>(machine().sticky.load());
 }
@@ -279,8 +290,14 @@ CUresult stream_synchronize(CUstream stream) {
   return code_of(done ? told : done);
 }
 
+CUresult thread_exchange_capture_mode(CUstreamCaptureMode* mode) {
+  std::swap(*mode, mode_here);
+  return CUDA_SUCCESS;
+}
+
 CUresult stream_query(CUstream stream) {
   need_context("cuStreamQuery");
+  need_relaxed("cuStreamQuery");
   need_no_capture(stream, "cuStreamQuery");
   if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
     return sticky;
@@ -351,6 +368,7 @@ CUresult event_record(CUevent event, CUstream stream) {
 }
 
 CUresult event_query(CUevent event) {
+  need_relaxed("cuEventQuery");
   if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
     return sticky;
   return *machine().backend->query({event}) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;

@@ -95,3 +95,8 @@ TEST_CASE("more is overwritten than was allocated", "[.][misuse_memory]") {
   CHECK(fill(size) == CUDA_SUCCESS);
   (void)fill(2 * size);
 }
+
+TEST_CASE("a stream is looked at while another library captures one", "[.][misuse_capture]") {
+  auto* const stream = enter(0);
+  (void)api<CUresult(CUstream)>("cuStreamQuery")(stream);
+}

@@ -157,6 +157,18 @@ CUresult mem_pool_destroy(CUmemoryPool pool) {
   return CUDA_SUCCESS;
 }
 
+CUresult mem_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
+  const std::lock_guard guard{memory().mutex};
+  const auto& fake = *reinterpret_cast<FakePool*>(pool);
+  need_pool(reinterpret_cast<FakePool*>(pool), "cuMemPoolGetAttribute");
+  *static_cast<cuuint64_t*>(value) = attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT       ? fake.used
+                                     : attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH        ? fake.most_used
+                                     : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? fake.reserved
+                                     : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH    ? fake.most_reserved
+                                                                                         : fake.threshold;
+  return CUDA_SUCCESS;
+}
+
 CUresult mem_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
   auto& fake = *reinterpret_cast<FakePool*>(pool);
   const std::lock_guard guard{memory().mutex};
@@ -174,8 +186,12 @@ CUresult mem_pool_trim_to(CUmemoryPool pool, std::size_t bytes) {
   need_context("cuMemPoolTrimTo");
   const std::lock_guard guard{memory().mutex};
   need_pool(reinterpret_cast<FakePool*>(pool), "cuMemPoolTrimTo");
-  memory().trims += bytes == 0 ? 1 : 0;
-  shrink(*reinterpret_cast<FakePool*>(pool), bytes);
+  // The driver leaves at least what it is told to, and gives back whole pieces: none, if a piece goes across that
+  // bound.
+  if (bytes > 0)
+    return CUDA_SUCCESS;
+  ++memory().trims;
+  shrink(*reinterpret_cast<FakePool*>(pool), 0);
   return CUDA_SUCCESS;
 }
 
@@ -285,14 +301,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
   using namespace gpuactors::fake;
   while (attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT && std::getenv("FAKE_CUDA_HANG") != nullptr)
     pause();
-  const std::lock_guard guard{memory().mutex};
-  const auto& fake = *reinterpret_cast<FakePool*>(pool);
-  *static_cast<cuuint64_t*>(value) = attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT       ? fake.used
-                                     : attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH        ? fake.most_used
-                                     : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? fake.reserved
-                                     : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH    ? fake.most_reserved
-                                                                                         : fake.threshold;
-  return CUDA_SUCCESS;
+  return mem_pool_get_attribute(pool, attribute, value);
 }
 
 void fake_cuda_keep_frees(bool keep) {

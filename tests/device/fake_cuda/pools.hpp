@@ -7,6 +7,7 @@ namespace gpuactors::fake {
 
 CUresult mem_pool_create(CUmemoryPool* pool, const CUmemPoolProps* props);
 CUresult mem_pool_destroy(CUmemoryPool pool);
+CUresult mem_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
 CUresult mem_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value);
 CUresult mem_pool_trim_to(CUmemoryPool pool, std::size_t bytes);
 CUresult mem_alloc_from_pool_async(CUdeviceptr* pointer, std::size_t bytes, CUmemoryPool pool, CUstream stream);

@@ -1,5 +1,5 @@
 #include <gpuactors/actor/detail/tensor_table.hpp>
-#include <gpuactors/device/detail/shape.hpp>
+#include <gpuactors/device/shape.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <gpuactors/actor/detail/tensor_entry.hpp>
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/base/result.hpp>
 
 #include <poll.h>

@@ -6,8 +6,8 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/region.hpp>
 #include <gpuactors/device/context.hpp>
+#include <gpuactors/wire/sockets.hpp>
 #include <gpuactors/wire/transport.hpp>
-#include <gpuactors/wire/transport/sockets.hpp>
 
 #include <condition_variable>
 #include <map>

@@ -1,7 +1,7 @@
 // RotatingFiles: lines in numbered files of a folder, of bounded total size.
 #pragma once
 
-#include <gpuactors/base/detail/files.hpp>
+#include <gpuactors/base/files.hpp>
 #include <gpuactors/base/result.hpp>
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <gpuactors/agent/process.hpp>
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/base/result.hpp>
 
 namespace gpuactors::detail {

@@ -214,7 +214,7 @@ Result<FoundActor> BrokerCore::end_of(const v1::FindActor& message) const {
       message.name().empty() ? ended_.find(message.id()) : ended_.find(message.name_space(), message.name());
   const auto& handle = message.handle();
   if (ended != nullptr && !is_of_elsewhere(handle, ended->actor().origin()))
-    return as_ended(ended->actor(), errc_from_number(static_cast<std::uint8_t>(ended->error())), ended->reason());
+    return as_ended(ended->actor(), errc_from_number(ended->error()), ended->reason());
   if (!message.name().empty())
     return fail(no_actor(message.name_space(), message.name()));
   // Of one that an earlier broker has started, and of which nothing is known, a node may bring back a life that goes

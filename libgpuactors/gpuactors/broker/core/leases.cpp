@@ -2,6 +2,7 @@
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/convert.hpp>
 #include <gpuactors/broker/core/requests.hpp>
+#include <gpuactors/wire/lease_end.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
 #include <fmt/format.h>
@@ -236,8 +237,7 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
     return lost_holder_ended(id, message.epoch()); // `on_lost` has done the rest
   forget_move(id);
   const auto group = lease->group;
-  const auto code =
-      message.error() != 0 ? errc_from_number(static_cast<std::uint8_t>(message.error())) : Errc::lease_revoked;
+  const auto code = error_in(message, Errc::lease_revoked).code();
   auto runner = task_leases_.extract(id);
   const auto holder = actor_leases_.extract(id);
   // Releases the lease before `actor_down`: requests that wait for it are served before an actor that restarts.

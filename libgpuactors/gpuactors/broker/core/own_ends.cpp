@@ -1,18 +1,11 @@
 // Actors that have ended themselves for good: nodes report it when it happens, and repeat it whenever they register, so
 // that no broker takes such an actor for one that it has lost.
 #include <gpuactors/broker/core/broker_core.hpp>
+#include <gpuactors/wire/lease_end.hpp>
 
 #include <chrono>
 
 namespace gpuactors {
-
-namespace {
-
-Error error_of(const v1::LeaseEnded& end) {
-  return {end.error() != 0 ? errc_from_number(static_cast<std::uint8_t>(end.error())) : Errc::actor_died, end.text()};
-}
-
-} // namespace
 
 void BrokerCore::note_own_end(const v1::LeaseEnded& message) {
   const auto holder = actor_leases_.find(LeaseId{message.lease()});
@@ -20,7 +13,7 @@ void BrokerCore::note_own_end(const v1::LeaseEnded& message) {
   if (actor == actors_.end())
     return;
   actor->second.no_restart = true;
-  actor->second.own_end = error_of(message);
+  actor->second.own_end = error_in(message, Errc::actor_died);
 }
 
 void BrokerCore::take_own_end(const v1::OwnEnd& own) {
@@ -48,7 +41,7 @@ void BrokerCore::apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_
   const bool was_last = record.last && record.last->lease().id() == end.lease();
   if (LeaseId{end.lease()} < last_lease_of(record) && !(also_later && was_last))
     return;
-  const auto error = error_of(end);
+  const auto error = error_in(end, Errc::actor_died);
   record.no_restart = true;
   record.own_end = error;
   if (record.lease) { // an earlier life, on a node that was cut off, or one that has just begun

@@ -15,6 +15,12 @@
 #include <optional>
 #include <string>
 
+namespace gpuactors {
+
+struct ActorType;
+
+} // namespace gpuactors
+
 namespace gpuactors::detail {
 
 class ClusterCore;
@@ -33,6 +39,8 @@ struct ActorCell : std::enable_shared_from_this<ActorCell> {
   ActorId id;
   std::string name;
   std::string type;
+  /// The type, if this program knows it; lives as long as `core`.
+  const ActorType* known_type = nullptr;
   /// As in v1::ActorHandle.
   std::uint64_t origin = 0;
   std::size_t max_pending = 0;

@@ -25,7 +25,7 @@ public:
     if (info.state() != "ended")
       return on_error(Error{Errc::unsupported, "the broker is of a release that does not tell when actors end"});
     tell(ActorEnd{ActorId{info.id()}, info.name(), info.type(),
-                  Error{errc_from_number(static_cast<std::uint8_t>(info.end_error())), info.end_reason()}});
+                  Error{errc_from_number(info.end_error()), info.end_reason()}});
   }
 
   void on_error(Error error) override {

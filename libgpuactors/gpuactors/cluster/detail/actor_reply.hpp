@@ -40,6 +40,8 @@ private:
     cell->id = ActorId{info.id()};
     cell->name = info.name();
     cell->type = info.type();
+    const auto type = core->registry().find_actor(cell->type);
+    cell->known_type = type ? *type : nullptr;
     cell->origin = info.origin();
     cell->max_pending = info.max_pending_calls();
     cell->pending = core->pending_of(cell->id);

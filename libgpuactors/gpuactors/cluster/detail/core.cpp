@@ -514,20 +514,17 @@ Result<void> check_request(const google::protobuf::Message& message) {
   return check_texts(message);
 }
 
-Result<void> check_types(std::string_view what, const std::string& name, const google::protobuf::Descriptor* takes,
-                         const google::protobuf::Descriptor* gives, bool streamed, const Payload& input,
-                         const google::protobuf::Descriptor* output, bool stream) {
-  if (input.type_name() != takes->full_name())
-    return fail(Errc::invalid_argument,
-                fmt::format("{} {} takes a {}, not a {}", what, name, takes->full_name(), input.type_name()));
-  if (streamed != stream)
-    return fail(Errc::invalid_argument, fmt::format("{} {} answers with {}", what, name,
-                                                    streamed ? "a stream of items: use stream(), not call()"
-                                                             : "one message: use call(), not stream()"));
-  if (output != nullptr && output->full_name() != gives->full_name())
-    return fail(Errc::invalid_argument, fmt::format("{} {} answers with a {}, not with a {}", what, name,
-                                                    gives->full_name(), output->full_name()));
-  return {};
+Error misfit(const std::string& what, const google::protobuf::Descriptor& takes,
+             const google::protobuf::Descriptor& gives, bool streamed, const Asked& asked) {
+  std::string text;
+  if (!asked.input.is_a(takes))
+    text = fmt::format("takes a {}, not a {}", takes.full_name(), asked.input.type_name());
+  else if (streamed != asked.stream)
+    text = streamed ? "answers with a stream of items: use stream(), not call()"
+                    : "answers with one message: use call(), not stream()";
+  else
+    text = fmt::format("answers with a {}, not with a {}", gives.full_name(), asked.output->full_name());
+  return {Errc::invalid_argument, fmt::format("{} {}", what, text)};
 }
 
 void ClusterCore::ask_for_actor(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, v1::FindActor message) {

@@ -198,16 +198,26 @@ private:
   std::once_flag shutdown_once_;
 };
 
-Result<void> check_types(std::string_view what, const std::string& name, const google::protobuf::Descriptor* takes,
-                         const google::protobuf::Descriptor* gives, bool streamed, const Payload& input,
-                         const google::protobuf::Descriptor* output, bool stream);
+/// What a call asks for; a null `output` means any message.
+struct Asked {
+  const Payload& input;
+  const google::protobuf::Descriptor* output;
+  bool stream;
+};
 
-/// Checks the message types of a call against those of the task or method. `what` names the task or method in the error
-/// text; a null `output` means any.
-template <class Type>
-Result<void> check_call(std::string_view what, const Type& type, const Payload& input,
-                        const google::protobuf::Descriptor* output, bool stream) {
-  return check_types(what, type.name, type.input, type.output, type.streamed, input, output, stream);
+/// @returns why it does not fit what takes and gives these.
+Error misfit(const std::string& what, const google::protobuf::Descriptor& takes,
+             const google::protobuf::Descriptor& gives, bool streamed, const Asked& asked);
+
+/// Checks the message types of a call against those of the task or method.
+/// @param what returns a name of the task or method for the text of an error.
+template <class Type, class Name>
+Result<void> check_call(const Type& type, const Asked& asked, Name&& what) {
+  const bool gives =
+      asked.output == nullptr || asked.output == type.output || asked.output->full_name() == type.output->full_name();
+  if (type.streamed == asked.stream && gives && asked.input.is_a(*type.input)) [[likely]]
+    return {};
+  return fail(misfit(what(), *type.input, *type.output, type.streamed, asked));
 }
 
 /// Registers the library's message types with CAF, once in a process; call before any CAF configuration is made.

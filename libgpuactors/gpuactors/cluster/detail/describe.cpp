@@ -1,10 +1,10 @@
 #include <gpuactors/agent/process_table.hpp>
 #include <gpuactors/base/clock.hpp>
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/cluster/detail/describe.hpp>
 #include <gpuactors/cluster/detail/plugins.hpp>
-#include <gpuactors/wire/detail/greeting.hpp>
+#include <gpuactors/wire/greeting.hpp>
 #include <gpuactors/wire/json.hpp>
 
 #include <fmt/format.h>

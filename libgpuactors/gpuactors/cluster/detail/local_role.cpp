@@ -1,5 +1,5 @@
 #include <gpuactors/agent/process.hpp>
-#include <gpuactors/base/detail/files.hpp>
+#include <gpuactors/base/files.hpp>
 #include <gpuactors/cluster/detail/local_role.hpp>
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include <gpuactors/base/detail/files.hpp>
+#include <gpuactors/base/files.hpp>
 #include <gpuactors/cluster/detail/own_folder.hpp>
 
 #include <fcntl.h>

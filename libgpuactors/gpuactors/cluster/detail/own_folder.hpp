@@ -1,7 +1,7 @@
 // OwnFolder: a temporary folder that is gone with its object. Internal to the cluster layer.
 #pragma once
 
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/base/result.hpp>
 
 #include <filesystem>

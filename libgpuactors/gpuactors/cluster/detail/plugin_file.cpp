@@ -1,4 +1,4 @@
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/cluster/detail/plugin_file.hpp>
 
 #include <elf.h>

@@ -1,5 +1,5 @@
 #include <gpuactors/base/clock.hpp>
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/cluster/detail/process_tree.hpp>
 
 #include <fmt/format.h>

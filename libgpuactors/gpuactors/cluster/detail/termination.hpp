@@ -1,7 +1,7 @@
 // Termination: how a daemon learns that it has to end. Internal to the cluster layer.
 #pragma once
 
-#include <gpuactors/base/detail/signal_counter.hpp>
+#include <gpuactors/base/signal_counter.hpp>
 
 #include <csignal>
 

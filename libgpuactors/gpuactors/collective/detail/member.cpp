@@ -33,9 +33,7 @@ Member::Answer to_answer(const Error& error) {
 }
 
 Error to_error(const Member::Answer& answer) {
-  const auto known =
-      answer.code() <= 0xFF ? errc_from_number(static_cast<std::uint8_t>(answer.code())) : Errc::internal;
-  return {known, answer.text()};
+  return {errc_from_number(answer.code()), answer.text()};
 }
 
 /// The answer to whoever asks about a group that this member is not in.

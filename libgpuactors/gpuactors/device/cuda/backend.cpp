@@ -263,7 +263,8 @@ Result<void> CudaBackend::launch(const KernelInfo& kernel, const KernelExtent& e
 
 Result<std::shared_ptr<void>> CudaBackend::make_current() {
   GPUACTORS_TRY(shared_.primary->alive());
-  return std::make_shared<Current>(*shared_.primary);
+  // What others call meanwhile is theirs to be careful with.
+  return std::make_shared<ContextScope>(*shared_.primary);
 }
 
 Result<RuntimeKernel> CudaBackend::compile(const KernelSource& source) {

@@ -204,7 +204,11 @@ Result<void> CudaBackend::fetch(void* host, const void* source, std::size_t byte
   if (!staged || *staged == nullptr)
     return Backend::fetch(host, source, bytes, stream);
   GPUACTORS_TRY(copy(staged->get(), source, bytes, CopyKind::device_to_host, stream));
-  GPUACTORS_TRY(synchronize(stream));
+  if (auto waited = synchronize(stream); !waited) {
+    // The copy may be under way: nobody else gets the memory before it is done.
+    (void)notify(stream, [kept = std::move(*staged)](const Result<void>&) {});
+    return waited;
+  }
   std::memcpy(host, staged->get(), bytes);
   return {};
 }

@@ -38,6 +38,7 @@ namespace gpuactors::cuda {
   X(event_query, cuEventQuery, 2000)                                                                                   \
   X(event_synchronize, cuEventSynchronize, 2000)                                                                       \
   X(launch_host_func, cuLaunchHostFunc, 10000)                                                                         \
+  X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode, 10010)                                            \
   X(stream_begin_capture, cuStreamBeginCapture, 10010)                                                                 \
   X(stream_end_capture, cuStreamEndCapture, 10000)                                                                     \
   X(graph_get_nodes, cuGraphGetNodes, 10000)                                                                           \
@@ -47,6 +48,7 @@ namespace gpuactors::cuda {
   X(graph_destroy, cuGraphDestroy, 10000)                                                                              \
   X(mem_pool_create, cuMemPoolCreate, 11020)                                                                           \
   X(mem_pool_destroy, cuMemPoolDestroy, 11020)                                                                         \
+  X(mem_pool_get_attribute, cuMemPoolGetAttribute, 11020)                                                              \
   X(mem_pool_set_attribute, cuMemPoolSetAttribute, 11020)                                                              \
   X(mem_pool_trim_to, cuMemPoolTrimTo, 11020)                                                                          \
   X(mem_alloc_from_pool_async, cuMemAllocFromPoolAsync, 11020)                                                         \

@@ -32,7 +32,11 @@ Result<void> MemoryPool::open(std::uint64_t limit_bytes) {
 void MemoryPool::keep(std::uint64_t bytes) noexcept {
   // They fail only when the context is lost.
   (void)set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes);
-  (void)primary_->driver().mem_pool_trim_to(pool_, bytes);
+  cuuint64_t reserved = 0;
+  const auto told = primary_->driver().mem_pool_get_attribute(pool_, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+  // To 0, as the driver leaves at least what it is told to: a piece across that bound would stay as a whole.
+  if (told != CUDA_SUCCESS || reserved > bytes)
+    trim();
 }
 
 void MemoryPool::trim() noexcept {

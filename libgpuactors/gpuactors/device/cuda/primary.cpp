@@ -89,17 +89,25 @@ Result<void> Primary::probe() {
   return check(driver_.mem_get_info(&free, &total), "cuMemGetInfo");
 }
 
-Current::Current(const Primary& primary) : driver_(primary.driver()) {
+ContextScope::ContextScope(const Primary& primary) : driver_(primary.driver()) {
   CUcontext now = nullptr;
   if (driver_.ctx_get_current(&now) == CUDA_SUCCESS && now == primary.context())
     return;
   pushed_ = driver_.ctx_push_current(primary.context()) == CUDA_SUCCESS;
 }
 
-Current::~Current() {
+ContextScope::~ContextScope() {
   CUcontext ours = nullptr;
   if (pushed_)
     (void)driver_.ctx_pop_current(&ours);
+}
+
+Relaxed::Relaxed(const Primary& primary) : driver_(primary.driver()) {
+  (void)driver_.thread_exchange_capture_mode(&mode_);
+}
+
+Relaxed::~Relaxed() {
+  (void)driver_.thread_exchange_capture_mode(&mode_);
 }
 
 } // namespace gpuactors::cuda

@@ -61,16 +61,43 @@ private:
 
 /// Makes a primary context current for the life of this object and then restores what was. Third parties in the same
 /// thread keep their own.
-class Current {
+class ContextScope {
 public:
-  explicit Current(const Primary& primary);
-  Current(const Current&) = delete;
-  Current& operator=(const Current&) = delete;
-  ~Current();
+  explicit ContextScope(const Primary& primary);
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+  ~ContextScope();
 
 private:
   const Driver& driver_;
   bool pushed_ = false;
+};
+
+/// Lets the calls of this thread, for the life of this object, disturb nobody who captures a stream elsewhere in the
+/// process: in CUDA's default mode, a look at an event would fail, and break that capture.
+class Relaxed {
+public:
+  explicit Relaxed(const Primary& primary);
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+  ~Relaxed();
+
+private:
+  const Driver& driver_;
+  /// The thread's mode outside.
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+/// Both, for the calls of this library.
+class Current {
+public:
+  explicit Current(const Primary& primary) : relaxed_(primary), context_(primary) {
+    // nop
+  }
+
+private:
+  Relaxed relaxed_;
+  ContextScope context_;
 };
 
 } // namespace gpuactors::cuda

@@ -1,5 +1,5 @@
 // Shared memory: a physical block, its descriptor, and where it is mapped.
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/device/cuda/pool.hpp>
 #include <gpuactors/device/cuda/shared_memory.hpp>
 

@@ -1,4 +1,4 @@
-// The state behind Context, Stream, Buffer and Pin. Internal to the device layer.
+// The state behind Context, Stream and Buffer. Internal to the device layer.
 #pragma once
 
 #include <gpuactors/device/context.hpp>

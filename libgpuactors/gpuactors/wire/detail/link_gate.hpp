@@ -4,7 +4,7 @@
 
 #include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/wire/detail/crowd.hpp>
-#include <gpuactors/wire/detail/greeting.hpp>
+#include <gpuactors/wire/greeting.hpp>
 #include <gpuactors/wire/transport/budget.hpp>
 #include <gpuactors/wire/transport/guests.hpp>
 

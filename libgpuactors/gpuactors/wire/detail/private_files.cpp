@@ -1,6 +1,6 @@
 #include "private_files.hpp"
 
-#include <gpuactors/base/detail/files.hpp>
+#include <gpuactors/base/files.hpp>
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -3,8 +3,8 @@
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/region.hpp>
+#include <gpuactors/wire/sockets.hpp>
 #include <gpuactors/wire/transport/frames.hpp>
-#include <gpuactors/wire/transport/sockets.hpp>
 #include <gpuactors/wire/transport/tls.hpp>
 
 namespace gpuactors::transport {

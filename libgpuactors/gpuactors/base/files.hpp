@@ -1,7 +1,7 @@
 // Writing to file descriptors, and file errors as `Failure`.
 #pragma once
 
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/base/result.hpp>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include <gpuactors/base/detail/signal_counter.hpp>
+#include <gpuactors/base/signal_counter.hpp>
 
 #include <pthread.h>
 #include <sys/eventfd.h>

@@ -1,6 +1,6 @@
 #include <gpuactors/base/revisions.hpp>
 #include <gpuactors/base/version.hpp>
-#include <gpuactors/wire/detail/greeting.hpp>
+#include <gpuactors/wire/greeting.hpp>
 
 #include <caf/io/basp/version.hpp>
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
-#include <gpuactors/base/detail/descriptor.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/base/endpoint.hpp>
 #include <gpuactors/base/listening.hpp>
 #include <gpuactors/base/result.hpp>
