@@ -5,6 +5,8 @@
 #include <gpuactors/bench/messages.pb.h>
 #include <gpuactors/gpuactors.hpp>
 
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 namespace gpuactors::bench {
@@ -56,6 +58,51 @@ private:
   std::vector<Running> running_;
 };
 
+/// A layer of a network, for the row of one call, or for those of all that wait.
+class Layer : public FractionalGPUActor {
+public:
+  explicit Layer(Init init) : FractionalGPUActor(std::move(init)) {
+    const std::vector<float> values(static_cast<std::size_t>(width * width), 1.0F / width);
+    weights_ = value_or_throw(gpu().stream().tensor_from(values, {width, width}));
+  }
+
+  Result<Small> one(const Small& in) {
+    GPUACTORS_LET(sums, apply({in.n()}));
+    return sums.front();
+  }
+
+  Result<std::vector<Small>> all(const BatchOf<Small>& batch) {
+    std::vector<std::int64_t> numbers;
+    for (const auto& in : batch)
+      numbers.push_back(in.n());
+    return apply(numbers);
+  }
+
+private:
+  static constexpr std::int64_t width = 1024;
+
+  /// Each number, as often as the layer is wide, through the layer.
+  Result<std::vector<Small>> apply(const std::vector<std::int64_t>& numbers) {
+    const auto rows = static_cast<std::int64_t>(numbers.size());
+    std::vector<float> values;
+    values.reserve(numbers.size() * width);
+    for (const auto number : numbers)
+      values.insert(values.end(), width, static_cast<float>(number));
+    auto& stream = gpu().stream();
+    GPUACTORS_LET(x, stream.tensor_from(values, {rows, width}));
+    GPUACTORS_LET(y, stream.tensor(DType::f32, {rows, width}));
+    GPUACTORS_TRY(stream.gemm(x, weights_, y));
+    GPUACTORS_LET(result, stream.to_host<float>(y));
+    std::vector<Small> answers(numbers.size());
+    for (std::size_t i = 0; i < answers.size(); ++i)
+      answers[i].set_n(std::llround(result[i * width]));
+    return answers;
+  }
+
+  Tensor weights_;
+};
+
+GPUACTORS_ACTOR("bench.layer", Layer).method("one", &Layer::one).batch_method("all", &Layer::all, {.max_size = 64});
 GPUACTORS_ACTOR("bench.echo", Echo).method("echo", &Echo::echo);
 GPUACTORS_ACTOR("bench.generator", Generator).method("generate", &Generator::generate);
 GPUACTORS_TASK("bench.echo", [](TaskContext&, const Small& in) { return in; });
@@ -114,18 +161,29 @@ double item_rate(const ActorRef& generator) {
 }
 
 template <class Start>
-double call_rate(Start&& start_one) {
+double call_rate(Start&& start_one, int times = rounds) {
   std::vector<Future<Small>> futures;
   futures.reserve(flying);
   const auto start = now_ns();
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < times; ++round) {
     futures.clear();
     for (int i = 0; i < flying; ++i)
       futures.push_back(start_one(i));
     for (auto& future : futures)
       check(future.get());
   }
-  return rounds * flying / (now_ns() - start) * 1e9;
+  return times * flying / (now_ns() - start) * 1e9;
+}
+
+/// Rows that a second brings through a layer, by calls of this method.
+double layer_rate(const ActorRef& layer, const char* method) {
+  return call_rate(
+      [&](int i) {
+        return layer.call<Small>(method, small(i)).transform([i](const Small& sum) -> Result<Small> {
+          return sum.n() == i ? Result<Small>{sum} : fail(Errc::internal, "the layer has computed something else");
+        });
+      },
+      3);
 }
 
 } // namespace
@@ -150,6 +208,15 @@ std::vector<Benchmark> call_benchmarks() {
              [&] { return call_rate([&](int i) { return bench.actor.call<Small>("echo", small(i)); }); },
              [&] { return plain_rate(bench); });
          row.bound = 0.15;
+         row.at_most = false;
+         return row;
+       })},
+      {"call_batched_1000_in_flight", with_bench([](CallBench& bench, int repeat) {
+         const auto layer = check(bench.cluster.spawn("bench.layer", google::protobuf::Empty{}, {.gpus = 0.5}));
+         auto row = measure(
+             "call_batched_1000_in_flight", "1/s", repeat, [&] { return layer_rate(layer, "all"); },
+             [&] { return layer_rate(layer, "one"); });
+         row.bound = 2;
          row.at_most = false;
          return row;
        })},
