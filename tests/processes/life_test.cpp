@@ -338,6 +338,26 @@ TEST_CASE("a concurrent method answers another process while its actor is at wor
   }));
 }
 
+TEST_CASE("calls of other processes are answered together, and those that wait when theirs dies fail or are made again",
+          "[processes]") {
+  Processes processes;
+  auto cluster = processes.up();
+  auto actor = must(cluster.spawn("counter", number(0), {.max_restarts = 1, .max_task_retries = 1}));
+  const auto add = [&](double value) { return actor.call<Number>("add_all", number(value), Duration::max()); };
+  auto first = add(1);
+  auto second = add(2);
+  CHECK(must(add(3).get(10s)).value() == 6);
+  CHECK(must(first.get(10s)).value() == 1);
+  CHECK(must(second.get(10s)).value() == 3);
+  const auto pid = must(actor.call<Number>("pid_at_once").get()).value();
+  auto waiting = add(4);
+  processes.signal(static_cast<pid_t>(pid), SIGKILL);
+  // They are in the next life, whoever came first there.
+  auto others = add(5);
+  CHECK(must(add(6).get(30s)).value() <= 15);
+  CHECK(must(waiting.get(10s)).value() + must(others.get(10s)).value() >= 4 + 9);
+}
+
 TEST_CASE("what actors use and how often they were called is in the state", "[processes]") {
   Processes processes;
   auto cluster = processes.up();

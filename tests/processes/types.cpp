@@ -78,6 +78,14 @@ public:
     return number(sum_);
   }
 
+  /// The sum after each of the numbers.
+  std::vector<Number> add_all(const BatchOf<Number>& batch) {
+    std::vector<Number> sums;
+    for (const auto& one : batch)
+      sums.push_back(add(one));
+    return sums;
+  }
+
   /// The process, told while another method runs.
   [[nodiscard]] Number pid_at_once(const google::protobuf::Empty&) const {
     return number(::getpid());
@@ -224,6 +232,7 @@ using namespace gpuactors::test;
 
 GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("add", &Counter::add)
+    .batch_method("add_all", &Counter::add_all, {.max_size = 3, .max_wait = std::chrono::hours{24}})
     .concurrent_method("pid_at_once", &Counter::pid_at_once)
     .method("add_for_good", &Counter::add_for_good)
     .method("publish", &Counter::publish)
