@@ -17,6 +17,9 @@ TEST_CASE("milliseconds beyond what a duration can be are the longest duration, 
   CHECK(from_milliseconds(static_cast<std::uint64_t>(rounded)) == Duration::max());
   CHECK(from_milliseconds(static_cast<std::uint64_t>(rounded) - 1) <= Duration::max());
   CHECK(deadline_after(Clock::now(), Duration::max()) == never);
+  CHECK(deadline_after(never, 0s) == never);
+  CHECK(deadline_after(TimePoint{-25h}, 24h) == TimePoint{-1h});
+  CHECK(deadline_after(TimePoint{-25h}, Duration::max()) == never);
 }
 
 TEST_CASE("seconds and milliseconds become durations that are never too short, and never overflow", "[base]") {

@@ -357,6 +357,15 @@ TEST_CASE(
   must(cluster.kill(actor, {.restart = true}));
   for (auto& one : calls)
     CHECK(one.get().error().code() == Errc::lease_revoked);
+  auto again = must(cluster.spawn(adder, {}, {.max_restarts = 1, .max_task_retries = 1}));
+  auto repeated = call(again, give_up, 2);
+  gate().await(2);
+  must(cluster.kill(again, {.restart = true}));
+  gate().await(3);
+  gate().open();
+  // The answer of the next life.
+  for (auto& one : repeated)
+    CHECK(fails(one.get().error(), Errc::cancelled, "it was told to stop"));
 }
 
 TEST_CASE("what comes behind calls that wait for their batch runs behind them", "[cluster]") {
@@ -382,13 +391,16 @@ TEST_CASE("what comes behind calls that wait for their batch runs behind them", 
 TEST_CASE("a call may wait for others from when it was made, and no longer", "[cluster]") {
   auto cluster = with_adders();
   auto actor = must(cluster.spawn(adder));
-  auto held = actor.call(block);
-  gate().await(1);
-  auto call = actor.call(soon, number(1));
-  // Its time is over before the actor turns to it.
-  CHECK_FALSE(call.wait(5ms));
-  gate().open();
-  CHECK(must(call.get()).value() == 2);
+  // Its time is over when the actor turns to it, so that it does not wait for two others.
+  Call call;
+  call.method = "three";
+  call.payload = Payload::of(number(1));
+  call.made = Clock::now() - 25h;
+  caf::scoped_actor self{cluster.system()};
+  caf_version::ask(self.ptr(), actor.handle(), call)
+      .receive([](Payload& answer) { CHECK(must(std::move(answer).take_as<Number>()).value() == 2); },
+               [](const caf::error& error) { FAIL(caf_version::render(error)); });
+  CHECK(done().get() == "1 ");
 }
 
 TEST_CASE("an actor that ends itself in a batch answers that one, and others get its reason", "[cluster]") {

@@ -51,8 +51,7 @@ TEST_CASE("what a child holds its parents hold too, and a parent's refusal leave
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message()
         == "second: lease cannot give 40 B (40 B) of device memory to what runs inside it, with 70 B used of its limit "
-           "of "
-           "100 B (100 B), 70 B of them by what runs inside it");
+           "of 100 B (100 B), 70 B of them by what runs inside it");
   REQUIRE(lease->reserve(30));
   CHECK(lease->reserve(1).error().message()
         == "lease asked for 1 B (1 B) of device memory with 100 B used of its limit of 100 B (100 B), 70 B of them by "

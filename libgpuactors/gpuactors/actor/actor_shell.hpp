@@ -65,7 +65,7 @@ private:
   std::shared_ptr<CallTable> methods_;
   std::unique_ptr<Actor> object_;
   std::shared_ptr<detail::Answers> answers_;
-  /// Exist when the object does.
+  /// The calls that wait for their batch. Null before the start.
   std::unique_ptr<detail::HeldCalls> held_;
   /// The actor has ended itself, and waits for answers that methods have promised.
   bool awaits_answers_ = false;

@@ -42,8 +42,7 @@ struct Turn {
 /// A handle to an actor's own thread, for callbacks that go on there: what they capture of the actor is alive when they
 /// run. Copyable; any thread, also after the actor's end.
 ///
-///   return own_thread().after(peer_.call<Weights>("weights"), [this](const Weights& weights) { return use(weights);
-///   });
+///   return own_thread().after(peer_.call(weights), [this](const Weights& found) { return use(found); });
 class ActorThread {
 public:
   explicit ActorThread(std::shared_ptr<detail::Posts> posts) : posts_(std::move(posts)) {

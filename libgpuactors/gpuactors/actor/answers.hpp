@@ -180,7 +180,8 @@ public:
   }
 
   /// Answers with `promise`, which `host` has made. Host's thread.
-  void give(caf::event_based_actor* host, caf::response_promise& promise, Result<Payload>&& result) {
+  template <class Host>
+  void give(const Host& host, caf::response_promise& promise, Result<Payload>&& result) {
     if (result)
       answer(promise, caf::actor_cast<caf::strong_actor_ptr>(host), std::move(*result));
     else
@@ -209,10 +210,7 @@ public:
       auto& [call, promise, host, count] = found.mapped();
       tell_if_dropped(call, result);
       count.answered(result);
-      if (result)
-        answer(promise, caf::actor_cast<caf::strong_actor_ptr>(host), std::move(*result));
-      else
-        promise.deliver(to_caf(result.error()));
+      give(host, promise, std::move(result));
       // The call is settled only after its answer is sent: a call that is neither deferred nor answered could be taken
       // back.
       control_->settle(call);

@@ -13,9 +13,10 @@ using Duration = Clock::duration;
 /// A time that never comes: "no deadline".
 inline constexpr TimePoint never = TimePoint::max();
 
-/// Returns `start + wait` without overflow: `never` if the wait is too long to represent.
+/// Returns `start + wait` without overflow: `never` if the wait is too long to represent, or the longest there is.
 [[nodiscard]] constexpr TimePoint deadline_after(TimePoint start, Duration wait) noexcept {
-  return wait >= never - start ? never : start + wait;
+  // `never - start` would overflow for what began before the clock: on a machine that was booted meanwhile.
+  return wait == Duration::max() || (wait > Duration::zero() && start >= never - wait) ? never : start + wait;
 }
 
 /// Converts `count` milliseconds to a duration; a count too large to represent becomes the longest duration.
