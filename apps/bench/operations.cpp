@@ -43,6 +43,24 @@ void call_many(const ActorRef& actor, int count) {
   }
 }
 
+GPUACTORS_TASK("bench.counted", [](TaskContext&, const Small& in) -> Result<Small> { return in; });
+
+void submit_counted(Cluster& cluster, int count) {
+  std::vector<Future<Small>> futures;
+  futures.reserve(operations_in_flight);
+  for (int done = 0; done < count; done += operations_in_flight) {
+    futures.clear();
+    for (int i = 0; i < std::min(operations_in_flight, count - done); ++i) {
+      Small message;
+      message.set_n(i);
+      // One lease, so that no two threads take tasks at once.
+      futures.push_back(cluster.submit<Small>("bench.counted", message, {.gpus = 1}));
+    }
+    for (auto& future : futures)
+      (void)check(future.get());
+  }
+}
+
 void call_in(Cluster& cluster, int count) {
   const auto actor = check(cluster.spawn("bench.counted", google::protobuf::Empty{}, {.gpus = 0.5}));
   call_many(actor, operations_in_flight);
@@ -52,7 +70,7 @@ void call_in(Cluster& cluster, int count) {
 } // namespace
 
 std::vector<std::string> operation_names() {
-  return {"ledger", "embedded", "remote"};
+  return {"ledger", "embedded", "remote", "task"};
 }
 
 void run_operations(std::string_view name, int count) {
@@ -64,6 +82,10 @@ void run_operations(std::string_view name, int count) {
   } else if (name == "embedded") {
     auto cluster = check(Cluster::embed({.devices = "host:1x1GiB"}));
     call_in(cluster, count);
+  } else if (name == "task") {
+    auto cluster = check(Cluster::embed({.devices = "host:1x1GiB"}));
+    submit_counted(cluster, operations_in_flight);
+    submit_counted(cluster, count);
   } else {
     Remote remote{{}};
     call_in(remote.cluster(), count);

@@ -48,7 +48,7 @@ void add_options(CLI::App& program, Wanted& wanted) {
   program.add_flag("--quick", wanted.quick, "With --growth: to sizes that take seconds")->needs(growth);
   auto* operation = program.add_option("--operation", wanted.operation,
                                        "Do instead one operation again and again, for a profiler: ledger (a grant and "
-                                       "its release), embedded or remote (a call)");
+                                       "its release), embedded or remote (a call), task (in the same process)");
   operation->check(CLI::IsMember(operation_names()));
   program.add_option("--count", wanted.count, "With --operation: how often")
       ->check(CLI::Range(1, 1'000'000'000))

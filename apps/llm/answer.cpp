@@ -52,9 +52,9 @@ Answer::Answer(std::span<const std::int32_t> ends) : ends_(ends) {
   // nop
 }
 
-Answer::Answer(std::span<const std::int32_t> ends, const Tokenizer& tokenizer, std::vector<std::string> stops,
+Answer::Answer(std::span<const std::int32_t> ends, TextOfTokens joiner, std::vector<std::string> stops,
                std::int64_t given)
-  : ends_(ends), texts_(Texts{TextOfTokens{tokenizer}, StopTexts{std::move(stops)}, given, 0}) {
+  : ends_(ends), texts_(Texts{std::move(joiner), StopTexts{std::move(stops)}, given, 0}) {
   // nop
 }
 

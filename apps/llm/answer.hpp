@@ -35,8 +35,7 @@ public:
   explicit Answer(std::span<const std::int32_t> ends);
 
   /// Of texts, which also end at any of `stops`. @param given  tokens that were given.
-  Answer(std::span<const std::int32_t> ends, const Tokenizer& tokenizer, std::vector<std::string> stops,
-         std::int64_t given);
+  Answer(std::span<const std::int32_t> ends, TextOfTokens joiner, std::vector<std::string> stops, std::int64_t given);
 
   struct Step {
     /// Nothing while text is held back.

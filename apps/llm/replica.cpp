@@ -230,7 +230,10 @@ private:
 
   [[nodiscard]] Answer answer_for(Wishes wishes, std::int64_t given) const {
     const auto ends = wishes.ignores_end ? std::span<const std::int32_t>{} : std::span{decoder_->config().ends};
-    return language_ ? Answer{ends, language_->tokenizer(), std::move(wishes.stops), given} : Answer{ends};
+    if (!language_)
+      return Answer{ends};
+    const auto begins = wishes.is_chat ? tokenizer::Begins::text : tokenizer::Begins::continuation;
+    return Answer{ends, TextOfTokens{language_->tokenizer(), begins}, std::move(wishes.stops), given};
   }
 
   /// The next tokens of all texts whose clients have room for them.

@@ -32,7 +32,8 @@ add_library(gpuactors_cuda MODULE
   ${device}/cuda/primary.cpp ${device}/cuda/products.cpp ${device}/cuda/runtime_kernels.cpp
   ${device}/cuda/shared_memory.cpp ${device}/cuda/split.cpp
   ${device}/backend.cpp ${device}/detail/compute_groups.cpp ${device}/detail/patience.cpp ${device}/device_offer.cpp
-  ${device}/quota.cpp ${device}/types.cpp ${base}/error.cpp ${base}/units.cpp ${base}/utf8.cpp)
+  ${device}/quota.cpp ${device}/types.cpp ${base}/error.cpp ${base}/report_exception.cpp
+  ${base}/units.cpp ${base}/utf8.cpp)
 set_target_properties(gpuactors_cuda PROPERTIES
   OUTPUT_NAME gpuactors_cuda
   CXX_VISIBILITY_PRESET hidden

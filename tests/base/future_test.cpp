@@ -430,6 +430,19 @@ TEST_CASE("a promise is told that nobody wants its result, also later, and not o
   CHECK(must(wanted.get()) == 1);
 }
 
+TEST_CASE("what a function throws that a promise has for its cancellation ends there", "[base]") {
+  Promise<int> early;
+  auto future = early.future();
+  early.on_cancel([] { throw 1; });
+  future.cancel();
+  CHECK(future.get().error().code() == Errc::cancelled);
+  Promise<int> late;
+  auto other = late.future();
+  other.cancel();
+  late.on_cancel([] { throw std::runtime_error{"too late"}; });
+  CHECK(late.cancelled());
+}
+
 TEST_CASE("a promise that was kept drops what it is given for its cancellation, which may own it", "[base]") {
   const auto promise = std::make_shared<Promise<int>>();
   auto future = promise->future();

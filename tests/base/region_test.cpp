@@ -148,6 +148,22 @@ TEST_CASE("memory that another process still maps is not used again", "[region]"
   CHECK(other->data()[0] == std::byte{'a'});
 }
 
+TEST_CASE("memory whose first draft was given up is mapped by others like any other", "[region]") {
+  const auto pool = RegionPool::create();
+  const std::byte* first = nullptr;
+  {
+    auto draft = pool->make(mib, RegionReaders::machine);
+    first = draft->data();
+  }
+  auto again = pool->make(mib, RegionReaders::machine);
+  REQUIRE(again->data() == first);
+  std::memset(again->data(), 'd', mib);
+  const auto region = std::move(*again).seal();
+  const auto other = mapped(region, mib);
+  REQUIRE(other.has_value());
+  CHECK(other->data()[7] == std::byte{'d'});
+}
+
 TEST_CASE("memory that was mapped before, but is not any more, is used again", "[region]") {
   const auto pool = RegionPool::create();
   const std::byte* first = nullptr;

@@ -23,7 +23,7 @@ import sys
 import tempfile
 
 OPERATIONS = {"ledger": "a grant and its release", "embedded": "a call of an actor in the same process",
-              "remote": "a call of an actor in another process (the caller's side)"}
+              "remote": "a call of an actor in another process (the caller's side)", "task": "a task in the same process"}
 FEWER, MORE = 1000, 3000
 ALLOWED = 1.1
 TRIES = 8

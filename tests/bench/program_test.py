@@ -251,7 +251,7 @@ class ProgramTest(unittest.TestCase):
         self.assertIn("cannot be made", bench("--growth", os.path.join(file, "x"), "--quick").stderr)
 
     def test_an_operation_is_done_so_often_and_nothing_is_printed(self):
-        for operation in ("ledger", "embedded", "remote"):
+        for operation in ("ledger", "embedded", "remote", "task"):
             self.assertEqual(self.run_well("--operation", operation, "--count", "300"), "")
 
 

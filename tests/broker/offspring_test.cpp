@@ -96,6 +96,36 @@ TEST_CASE("an actor's children end with its life, and so do theirs", "[broker][c
   CHECK(scene.actors() == Names{"other"});
 }
 
+TEST_CASE("a child whose place becomes free by the loss of its spawner's node leaves nothing behind",
+          "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.greet(2);
+  v1::SetQuota quota;
+  quota.set_owner("alice");
+  quota.set_gpu_units(10'000);
+  must(scene.core.set_quota(quota));
+  const auto node = scene.add_node("a", 8, {}, 1);
+  const auto parent = scene.spawn(1, "parent", {}, 0);
+  auto holder = Scene::actor_of(1, "holder");
+  holder.mutable_spec()->set_max_restarts(0);
+  holder.mutable_request()->set_gpu_units(10'000);
+  holder.mutable_request()->set_quota_owner("alice");
+  scene.spawn(holder);
+  scene.add_node("b", 9, {}, 1);
+  // The quota has no room for it, though a device is free; the loss of the other node makes room.
+  auto child = child_of(parent.lease(), "child");
+  child.mutable_request()->set_gpu_units(10'000);
+  child.mutable_request()->set_quota_owner("alice");
+  scene.ask(child);
+  REQUIRE(scene.world.starts.size() == 2);
+  scene.core.peer_down(node);
+  const auto state = scene.core.state({});
+  CHECK(state.actors().empty());
+  CHECK(state.leases().empty());
+  CHECK(scene.world.starts.size() == 2);
+}
+
 TEST_CASE("children of a life do not live in the next one, which may use their names", "[broker][core]") {
   Family scene;
   const auto first = scene.spawn(1, "parent");

@@ -1,4 +1,5 @@
-// Actors that end themselves: for good, and whatever becomes of the report of it.
+// Actors that end themselves, and those that a node brings back in vain: for good, and whatever becomes of the report
+// of it.
 #include <broker/core_scene.hpp>
 #include <broker/memory_store.hpp>
 
@@ -325,4 +326,36 @@ TEST_CASE("what gets the place of an own end that comes with a registration is n
   CHECK(state.leases(0).id() == scene.world.starts.back().lease().id());
   REQUIRE(state.actors_size() == 1);
   CHECK(state.actors(0).restarts() == 0);
+}
+TEST_CASE("an actor that a node brings back ends if its client has got another one for the same request since",
+          "[broker][core]") {
+  v1::StartActor first;
+  v1::SpawnActor message = Scene::actor_of(1, "");
+  message.mutable_spec()->set_detached(false);
+  message.set_client_request(5);
+  const auto ask = [&message](Scene& scene) {
+    scene.core.spawn_actor(message, {}, {}, BrokerAnswer<FoundActor>{[](const Result<FoundActor>&) {}});
+  };
+  {
+    Scene before{{.last_id = 1'000}};
+    before.greet(1);
+    before.add_node();
+    ask(before);
+    first = before.world.starts.back();
+  }
+  Scene scene{{.last_id = 100'000, .settle = 1s}};
+  scene.greet(1);
+  scene.add_node("n1", 8);
+  ask(scene);
+  REQUIRE(scene.world.starts.size() == 1);
+  const auto second = scene.world.starts.back();
+  scene.start(second);
+  scene.add_node({held_by(first)});
+  REQUIRE(scene.world.ends.size() == 1);
+  CHECK(scene.world.ends.front().lease() == first.lease().id());
+  scene.end(first);
+  const auto state = scene.core.state({});
+  REQUIRE(state.actors_size() == 1);
+  CHECK(state.actors(0).id() == second.actor());
+  CHECK(state.leases_size() == 1);
 }

@@ -58,6 +58,58 @@ TEST_CASE("a place may be given back when the room is gone", "[broker][core]") {
   place.reset();
 }
 
+TEST_CASE("leases for long requests that are the same serve each other, and not those for others", "[broker][core]") {
+  Scene scene;
+  scene.add_node();
+  scene.greet(1, ann);
+  // All that the node has, so that the next one waits.
+  const auto acquire = [&](char value, std::int64_t cpus) {
+    v1::AcquireLease message;
+    message.set_client(1);
+    message.set_client_request(++scene.last_request);
+    message.mutable_request()->set_cpu_units(cpus);
+    auto& condition = (*message.mutable_request()->mutable_label_conditions())["zone"];
+    condition.set_op(v1::LabelCondition::NOT_IN);
+    condition.add_values(std::string(100, value));
+    for (int i = 0; i < 20; ++i)
+      condition.add_values(std::string(100, 'x') + std::to_string(i));
+    scene.core.acquire(message, ann, BrokerAnswer<Grant>{[](const Result<Grant>&) {}});
+  };
+  acquire('a', 100'000);
+  REQUIRE(scene.world.runners.size() == 1);
+  acquire('a', 100'000);
+  CHECK(scene.world.reclaims.empty());
+  acquire('b', 100'000);
+  CHECK(scene.world.reclaims.size() == 1);
+}
+
+TEST_CASE("a client's leases for tasks are bounded", "[broker][core]") {
+  Scene scene;
+  scene.add_node();
+  scene.greet(1, ann);
+  v1::AcquireLease message;
+  message.set_client(1);
+  std::string refused;
+  const auto acquire = [&] {
+    message.set_client_request(++scene.last_request);
+    scene.core.acquire(message, ann, BrokerAnswer<Grant>{[&](const Result<Grant>& grant) {
+                         if (!grant)
+                           refused = grant.error().message();
+                       }});
+  };
+  for (std::size_t i = 0; i < limits::leases_per_name; ++i)
+    acquire();
+  CHECK(scene.world.runners.size() == limits::leases_per_name);
+  CHECK(refused.empty());
+  acquire();
+  CHECK(scene.world.runners.size() == limits::leases_per_name);
+  CHECK_THAT(refused, Contains("\"ann\" has 65536 leases for tasks, or requests for them already"));
+  scene.end(scene.world.runners.front());
+  refused.clear();
+  acquire();
+  CHECK(refused.empty());
+}
+
 TEST_CASE("clients cannot send requests that their library would not", "[broker][core]") {
   v1::FindActor message;
   message.set_name(std::string(limits::request_bytes, 'x'));

@@ -86,6 +86,27 @@ TEST_CASE("a cluster that closes for long says which actor and which task it wai
     CHECK_THAT(line, StartsWith("the cluster has been closing for "));
 }
 
+TEST_CASE("what the function for notices throws is lost, and the cluster goes on to its end") {
+  EmbedOptions options;
+  options.devices = "host:1x64MiB";
+  options.registry = types();
+  options.close_notice = std::chrono::milliseconds{1};
+  Promise<void> called;
+  options.notice = [&called](std::string_view) {
+    called.set({});
+    throw 1;
+  };
+  auto cluster = must(Cluster::embed(std::move(options)));
+  gate().close();
+  auto actor = must(cluster.spawn("accumulator", number(0)));
+  const auto running = actor.call<Number>("wait", number(1));
+  gate().await(1);
+  std::thread closer{[&] { cluster.close(); }};
+  CHECK(called.future().get().has_value());
+  gate().open();
+  closer.join();
+}
+
 TEST_CASE("a CAF actor of the program's own is named as what the end of a cluster waits for") {
   Closing closing;
   auto own = closing.cluster->system().spawn(

@@ -115,6 +115,20 @@ TEST_CASE("the removal of a group is waited for no longer than it is asked for, 
   CHECK(free_units(cluster) == 40'000);
 }
 
+TEST_CASE("whoever waits for the removal of a group may stop waiting, and it goes on", "[cluster]") {
+  auto cluster = embed_two_nodes();
+  gate().close();
+  const auto group = must(cluster.create_group({{.gpus = 1}}));
+  auto running = cluster.submit<Number>("wait", number(1), {.gpus = 1, .group = group.id});
+  gate().await(1);
+  auto removal = cluster.remove_group_async(group.id);
+  removal.cancel();
+  REQUIRE(removal.ready());
+  CHECK(removal.get().error().code() == Errc::cancelled);
+  gate().open();
+  CHECK(eventually([&] { return must(cluster.state()).groups().empty(); }));
+}
+
 TEST_CASE("removing a group ends what its own withdrawals let in", "[cluster]") {
   auto cluster = embed("host:1x64MiB");
   const auto group = must(cluster.create_group({{.gpus = 1}}));

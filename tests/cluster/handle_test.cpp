@@ -117,6 +117,12 @@ TEST_CASE("a reference from another cluster finds nobody there", "[cluster]") {
   REQUIRE_FALSE(found.has_value());
   CHECK(found.error().code() == Errc::not_found);
   CHECK(found.error().message().find("spawned in another cluster") != std::string::npos);
+  // Nor does it end who has its number there.
+  for (const auto& killed : {there.kill(actor), there.kill(actor.to_message())})
+    CHECK(code_of(killed) == Errc::not_found);
+  CHECK(must(there.find(same_number.to_message())).id() == same_number.id());
+  CHECK(here.kill(actor.to_message()).has_value());
+  CHECK(code_of(here.kill(actor.to_message())) == Errc::not_found);
 }
 
 TEST_CASE("an empty reference is an empty message, which names nobody", "[cluster]") {

@@ -230,6 +230,19 @@ TEST_CASE("a notification reports the error of the work before it, which is then
   CHECK(context->stream().synchronize());
 }
 
+TEST_CASE("a notification that throws holds up neither its stream nor the end of its context") {
+  auto device = make_device(1);
+  {
+    auto context = open(device, 10'000);
+    REQUIRE(context->stream().notify([](const Result<void>&) { throw 1; }));
+    CHECK(context->stream().synchronize());
+    std::promise<void> next;
+    REQUIRE(context->stream().notify([&](const Result<void>&) { next.set_value(); }));
+    next.get_future().get();
+  }
+  CHECK(open(device, 10'000) != nullptr);
+}
+
 TEST_CASE("a host device has only the memory it was given, and reports it") {
   auto device = make_device(1, 1 << 20);
   auto first = Context::open(device, {Share{5000}, 1 << 20, "first", nullptr});

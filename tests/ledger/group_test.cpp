@@ -55,6 +55,22 @@ TEST_CASE("PACK uses few nodes and SPREAD many, as far as they can") {
   CHECK(shared.kind == Kind::granted);
 }
 
+TEST_CASE("bundles that ask for the same are placed whatever way the first of them goes") {
+  const auto on = [](const std::string& node, ResourceRequest request) {
+    request.node = node;
+    return request;
+  };
+  Fixture f({node_of("n0", 2), node_of("n1", 2), node_of("n2", 1)});
+  f.submit(on("n0", gpus(0.5)));
+  f.submit(on("n1", gpus(1)));
+  // A whole device of the last node would be the first choice for one of them, and has to be left to the last bundle.
+  for (const auto strategy : {GroupStrategy::pack, GroupStrategy::spread}) {
+    const auto event = f.submit_group(strategy, {gpus(1), gpus(1), gpus(0.5), gpus(0.5), on("n2", gpus(0.5))});
+    REQUIRE(event.kind == Kind::granted);
+    f.take(f.ledger.release_group(event.group, f.now));
+  }
+}
+
 TEST_CASE("a group that needs a drained node waits until the node takes leases again") {
   Fixture f({node_of("n0", 2), node_of("n1", 1)});
   const auto held = f.submit(gpus(2));

@@ -146,3 +146,20 @@ TEST_CASE("1000 waiting requests of one shape are served one by one in order") {
     holder = events->back();
   }
 }
+
+TEST_CASE("of many different requests that wait, only so many reasons are found, and the rest is still told") {
+  Fixture f({node_of("n0", 1)});
+  f.submit(gpus(1));
+  for (int i = 1; i <= 3; ++i) {
+    auto request = gpus(0.1 * i);
+    f.submit(request);
+    f.submit(request);
+  }
+  std::vector<bool> explained;
+  f.ledger.for_each_pending(2, [&](const PendingView& view) {
+    explained.push_back(!view.reason.empty());
+    return explained.size() < 5;
+  });
+  CHECK(explained == std::vector<bool>{true, true, true, true, false});
+  CHECK(f.ledger.pending().size() == 6);
+}

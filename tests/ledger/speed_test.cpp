@@ -182,3 +182,20 @@ TEST_CASE("speed: a million waiting requests", "[.][speed]") {
     CHECK(speed > 10'000);
   }
 }
+
+TEST_CASE("speed: groups of many bundles, one more than there is room for", "[.][speed]") {
+  for (const auto strategy : {GroupStrategy::pack, GroupStrategy::spread}) {
+    auto ledger = ledger_with(32, 8);
+    // So that sums would suffice: half a device is free on each of eight, where nothing of the group fits.
+    for (int i = 0; i < 8; ++i)
+      REQUIRE(ledger.submit(RequestId{1U + static_cast<unsigned>(i)}, gpus(0.51), TimePoint{}).front().lease);
+    GroupRequest group;
+    group.strategy = strategy;
+    group.bundles.assign(503, gpus(0.5));
+    const auto start = cpu_seconds();
+    CHECK(ledger.submit_group(GroupId{1}, group, TimePoint{}).front().kind == Event::Kind::pending);
+    const auto took = cpu_seconds() - start;
+    std::cout << "a group of 503 bundles that does not fit on 256 devices: " << took << " s\n";
+    CHECK(took < 2);
+  }
+}

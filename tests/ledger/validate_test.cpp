@@ -27,6 +27,20 @@ TEST_CASE("a request is for a fraction of one device or for whole devices") {
   CHECK(refusal(negative) == "gpus is -0.0001: it cannot be negative");
 }
 
+TEST_CASE("priorities have bounds, because each has its own place in the broker's decisions") {
+  auto request = gpus(0.5);
+  for (const int priority : {-100, 100}) {
+    request.priority = priority;
+    CHECK(refusal(request).empty());
+  }
+  request.priority = 101;
+  CHECK(refusal(request) == "priority is 101: -100 to 100 is allowed");
+  GroupRequest group;
+  group.bundles = {gpus(0.5)};
+  group.priority = -101;
+  CHECK(validate(group).error().message() == "priority is -101: -100 to 100 is allowed");
+}
+
 TEST_CASE("resources that have a field of their own are refused, saying which") {
   for (const auto& [name, field] : {std::pair{"gpu", "gpus"},
                                     {"cpu", "cpus"},

@@ -63,6 +63,19 @@ TEST_CASE("the space that was put before a text is left out of its beginning onl
   CHECK(pieces_of(tokenizer, {0x20, 0x20, 257}) == Pieces{"", "", "  b", ""});
 }
 
+TEST_CASE("what goes on with a text begins with the space between two words, if there is one") {
+  auto file = file_of_bytes();
+  const auto first_piece = [&](std::int32_t token) {
+    const auto tokenizer = test::make_tokenizer(file);
+    return TextOfTokens{tokenizer, tokenizer::Begins::continuation}.take(token);
+  };
+  CHECK(first_piece(257) == " b");
+  CHECK(first_piece(256) == "a");
+  file["decoder"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}, {"split", false}};
+  CHECK(first_piece(257) == " b");
+  CHECK(first_piece(256) == "a");
+}
+
 TEST_CASE("special tokens and numbers of no token have no text, and a text can follow another") {
   auto file = test::file_of({"a", "▁b"});
   file["added_tokens"] = Json::array({test::added_token(2, "<s>"), test::added_token(3, "<t>", false)});

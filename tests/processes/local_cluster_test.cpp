@@ -239,6 +239,25 @@ TEST_CASE("a frozen node is noticed, and comes back when it goes on", "[local][f
   must(local.freeze("broker"));
 }
 
+TEST_CASE("a call ends at its deadline also while the process of its actor cannot be reached", "[local][frozen]") {
+  auto local = must(LocalCluster::start(of_two()));
+  INFO(local.output());
+  auto actor = must(
+      local.cluster().spawn("counter", number(3), {.gpus = 1, .node = "a", .node_is_soft = true, .max_restarts = 1}));
+  must(local.kill_node("a"));
+  const auto lives_there = [&] {
+    return node_of_counter(local) == "b" && must(local.cluster().state()).actors(0).state() == "alive";
+  };
+  CHECK(eventually(lives_there));
+  CHECK(actor.away());
+  must(local.freeze("b")); // before this program has ever connected to its worker
+  const auto begin = Clock::now();
+  CHECK(code_of(actor.call<Number>("add", number(0), 300ms).get()) == Errc::deadline_exceeded);
+  CHECK(Clock::now() - begin < limits::connect_timeout);
+  must(local.resume("b"));
+  CHECK(eventually([&] { return serves(actor); }));
+}
+
 TEST_CASE("nodes of a local cluster have what their options say", "[local]") {
   auto options = quiet({});
   options.insecure = true;

@@ -99,6 +99,7 @@ TEST_CASE("shapes that no tensor has are refused, however large the numbers") {
   CHECK(says(refusal_of(one_input("FP32", "[1.5]", "[1]")), "whole number"));
   CHECK(says(refusal_of(one_input("FP32", "[1,1,1,1,1,1,1,1,1]", "[1]")), "dimensions"));
   CHECK(says(refusal_of(one_input("FP33", "[1]", "[1]")), "no datatype \"FP33\""));
+  CHECK(refusal_of(one_input(std::string(1U << 20U, 'A'), "[1]", "[1]")).size() < 1'024);
   // Announced and not sent: nothing is made of it.
   CHECK(says(refusal_of(one_input("FP64", "[1000000000000]", "[1]")), "1 elements of data"));
   CHECK(read(one_input("FP32", "[0,4]", "[]")));

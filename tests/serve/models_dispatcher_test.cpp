@@ -179,6 +179,48 @@ TEST_CASE("batches go to the replica with the fewest, and to none with more than
     must(client.reply.get());
 }
 
+TEST_CASE("a request goes to the replica that can begin with it first, and is not late for another's sake", "[serve]") {
+  Desk desk{4, 1};
+  PlayedReplica one;
+  PlayedReplica two;
+  desk.add(1, one);
+  desk.add(2, two);
+  desk.dispatcher->learn(Share{2'500}, 1, 10ms);
+  desk.dispatcher->learn(Share{2'500}, 4, 100s);
+  const auto large = desk.ask(4);
+  const auto small = desk.ask(1);
+  const auto third = desk.ask(1, Clock::now() + 50s);
+  CHECK(one.batches() == 1);
+  CHECK(two.batches() == 2);
+  CHECK_FALSE(third.reply.ready());
+  one.answer();
+  two.answer();
+  two.answer();
+}
+
+TEST_CASE("batches that are quicker than was thought do not make those behind them late", "[serve]") {
+  Desk desk{1, 1};
+  PlayedReplica replica;
+  desk.add(1, replica);
+  desk.dispatcher->learn(Share{2'500}, 1, 100s);
+  std::vector<Desk::Client> clients;
+  clients.push_back(desk.ask());
+  clients.push_back(desk.ask());
+  // Never idle, and each batch takes no time.
+  for (int i = 0; i < 8; ++i) {
+    replica.answer();
+    clients.push_back(desk.ask());
+  }
+  replica.answer();
+  // Behind one batch, whatever the table says of the eight before it.
+  clients.push_back(desk.ask(1, Clock::now() + 600s));
+  CHECK(desk.accepted);
+  while (replica.batches() > 0)
+    replica.answer();
+  for (auto& client : clients)
+    must(client.reply.get());
+}
+
 TEST_CASE("a replica that dies costs no request: its batch goes to another one", "[serve]") {
   for (const auto code :
        {Errc::worker_died, Errc::actor_died, Errc::unavailable, Errc::cancelled, Errc::context_lost}) {

@@ -102,6 +102,7 @@ TEST_CASE("only what is ready is in the index if so wanted") {
 
 TEST_CASE("error documents are UTF-8 whatever the sentence quotes") {
   CHECK(error_document("no \xff\"model\"") == "{\"error\":\"no ?\\\"model\\\"\"}");
+  CHECK(error_document(std::string(1U << 20U, 'x')).size() < 1'100);
   CHECK(error_document("\xc3\xa9\x01") == "{\"error\":\"\xc3\xa9\\u0001\"}");
 }
 

@@ -232,6 +232,7 @@ private:
   [[nodiscard]] std::uint64_t pick(std::uint64_t below);
   [[nodiscard]] bool chance(int percent);
   gpuactors::v1::ResourceRequest some_need();
+  void set_some_owner(const Client& client, gpuactors::v1::ResourceRequest& need);
 
   std::ostream* trace_;
   Coverage& coverage_;

@@ -68,6 +68,13 @@ v1::ResourceRequest Cluster::some_need() {
   return need;
 }
 
+void Cluster::set_some_owner(const Client& client, v1::ResourceRequest& need) {
+  // As a worker does for what runs there: it administers, and says for whom it asks. What draws from another owner's
+  // lease or group would be its own owner's if a broker that starts again did not know that one.
+  if (faults_.quotas > 0 && client.caller.administers && need.parent_lease() == 0 && need.group() == 0 && chance(50))
+    need.set_quota_owner(chance(50) ? "alice" : "bob");
+}
+
 std::string Cluster::some_type() {
   constexpr std::array<const char*, 8> types = {"T", "T", "T", "U", "U", "V", "V", "W"};
   return types.at(pick(types.size()));
@@ -95,6 +102,7 @@ void Cluster::acquire(Client& client) {
     message.mutable_request()->set_parent_lease(client.leases.begin()->first);
   else if (!client.groups.empty() && chance(30))
     message.mutable_request()->set_group(*client.groups.begin());
+  set_some_owner(client, *message.mutable_request());
   note(fmt::format("client {} acquires", client.id), message);
   begin(client, "acquire", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_client_request(asked.number);
@@ -122,6 +130,7 @@ void Cluster::spawn(Client& client) {
   *message.mutable_request() = some_need();
   if (!client.groups.empty() && chance(30))
     message.mutable_request()->set_group(*client.groups.begin());
+  set_some_owner(client, *message.mutable_request());
   message.set_client(client.id);
   if (const auto lease = some_spawner())
     message.mutable_spec()->mutable_spawner()->set_lease(lease);

@@ -26,7 +26,8 @@ namespace {
 class Connection {
 public:
   explicit Connection(bool secure, int buffer = 0, Duration collect = limits::link_collect,
-                      Duration stall = limits::link_timeout, std::shared_ptr<transport::Budget> budget = nullptr) {
+                      Duration stall = limits::link_timeout,
+                      std::shared_ptr<transport::Budget::Part> budget = nullptr) {
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends_) == 0);
     if (buffer > 0)
       REQUIRE(::setsockopt(ends_[0], SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer)) == 0);
@@ -259,10 +260,12 @@ TEST_CASE("of those who take less than they ask for, the greedy lose their conne
   budget->one = 2 * mib;
   budget->all = 8 * mib;
   const std::string piece(mib, 'x');
-  Connection modest{false, 16'000, limits::link_collect, limits::link_timeout, budget};
+  Connection modest{false, 16'000, limits::link_collect, limits::link_timeout,
+                    transport::Budget::part_of(budget, "modest")};
   CHECK(modest.pipe().send(piece));
   {
-    Connection greedy{false, 16'000, limits::link_collect, limits::link_timeout, budget};
+    Connection greedy{false, 16'000, limits::link_collect, limits::link_timeout,
+                      transport::Budget::part_of(budget, "greedy")};
     int sent = 0;
     while (sent < 100 && greedy.pipe().send(piece))
       ++sent;
@@ -278,6 +281,27 @@ TEST_CASE("of those who take less than they ask for, the greedy lose their conne
   modest.stop();
   loop.join();
   CHECK(budget->waiting == 0);
+}
+
+TEST_CASE("many connections of one name have no more room than one, however modest each is", "[pipe]") {
+  const auto budget = std::make_shared<transport::Budget>();
+  budget->one = 2 * mib;
+  budget->all = 8 * mib;
+  const std::string piece(mib, 'x');
+  Connection modest{false, 16'000, limits::link_collect, limits::link_timeout,
+                    transport::Budget::part_of(budget, "modest")};
+  CHECK(modest.pipe().send(piece));
+  std::vector<std::unique_ptr<Connection>> crowd;
+  for (int i = 0; i < 30; ++i) {
+    crowd.push_back(std::make_unique<Connection>(false, 16'000, limits::link_collect, limits::link_timeout,
+                                                 transport::Budget::part_of(budget, "crowd")));
+    crowd.back()->pipe().send(piece);
+    crowd.back()->pipe().send(std::string(1'000, 'x'));
+    CHECK(budget->waiting < 10 * mib);
+  }
+  CHECK(modest.pipe().send(piece));
+  crowd.clear();
+  CHECK(budget->waiting <= 2 * mib);
 }
 
 TEST_CASE("a peer that is slow for a moment keeps its connection, however much waits for it", "[pipe]") {

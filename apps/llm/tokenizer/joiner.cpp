@@ -141,9 +141,18 @@ Result<Joining> Joining::read(const Json& file) {
   return joining;
 }
 
-Joiner::Joiner(const Joining& joining)
-  : joining_(&joining), of_texts_(joining.of_texts().size()), of_whole_(joining.of_whole().size()) {
-  // nop
+Joiner::Joiner(const Joining& joining, Begins begins)
+  : joining_(&joining), of_texts_(joining.of_texts().size()), of_whole_(joining.of_whole().size()),
+    has_text_(begins == Begins::continuation) {
+  if (begins == Begins::text)
+    return;
+  // What is done at the beginning of a text was done there.
+  for (std::size_t step = 0; step < of_texts_.size(); ++step)
+    if (std::holds_alternative<Unmeta>(joining.of_texts()[step]))
+      of_texts_[step].count = 1;
+  for (std::size_t step = 0; step < of_whole_.size(); ++step)
+    if (const auto* strip = std::get_if<StripBegin>(&joining.of_whole()[step]))
+      of_whole_[step].count = strip->most;
 }
 
 std::string Joiner::take(std::string_view token) {

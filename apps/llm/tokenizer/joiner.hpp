@@ -3,6 +3,7 @@
 
 #include <gpuactors/base/result.hpp>
 
+#include <apps/llm/tokenizer/begins.hpp>
 #include <apps/llm/tokenizer/pattern.hpp>
 #include <apps/llm/tokenizer/splitter.hpp>
 #include <apps/llm/tokenizer/utf8.hpp>
@@ -76,7 +77,8 @@ private:
 /// The state of one text that grows. Of one thread; the joining must live as long.
 class Joiner {
 public:
-  explicit Joiner(const Joining& joining);
+  /// A continuation keeps the space before its first word, which a text is without.
+  explicit Joiner(const Joining& joining, Begins begins = Begins::text);
 
   /// Adds the text of a token. @returns what is certain now: whole characters.
   std::string take(std::string_view token);

@@ -148,8 +148,8 @@ std::int64_t Tokenizer::size() const {
 
 // -- text of tokens ------------------------------------------------------------
 
-TextOfTokens::TextOfTokens(const Tokenizer& tokenizer)
-  : parts_(tokenizer.parts_), joiner_(std::make_unique<tokenizer::Joiner>(parts_->joining)) {
+TextOfTokens::TextOfTokens(const Tokenizer& tokenizer, tokenizer::Begins begins)
+  : parts_(tokenizer.parts_), joiner_(std::make_unique<tokenizer::Joiner>(parts_->joining, begins)) {
   // nop
 }
 

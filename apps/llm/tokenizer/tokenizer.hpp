@@ -4,6 +4,8 @@
 
 #include <gpuactors/base/result.hpp>
 
+#include <apps/llm/tokenizer/begins.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -77,7 +79,8 @@ gpuactors::Result<Tokenizer> read_tokenizer(std::string_view json);
 /// U+FFFD of all of them. Of one thread.
 class TextOfTokens {
 public:
-  explicit TextOfTokens(const Tokenizer& tokenizer);
+  /// @param begins whether the tokens go on with another text: then a space before their first word is one of the text.
+  explicit TextOfTokens(const Tokenizer& tokenizer, tokenizer::Begins begins = tokenizer::Begins::text);
   TextOfTokens(TextOfTokens&& other) noexcept;
   TextOfTokens& operator=(TextOfTokens&& other) noexcept;
   ~TextOfTokens();

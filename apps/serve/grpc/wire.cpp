@@ -36,8 +36,6 @@ constexpr std::uint32_t raw_output_tag = 6U << 3 | 2;
 constexpr std::uint32_t infer_response_tag = 2U << 3 | 2;
 // What a byte of a message may take in memory at most, unless it is one of raw contents: an empty element is two bytes.
 constexpr std::size_t parsed_per_byte = 32;
-// Trailers have little room, and a client's own words may be in it.
-constexpr std::size_t longest_sentence = 1'024;
 
 /// A message and what is counted for it.
 struct KeptMessage {

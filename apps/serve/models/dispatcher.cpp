@@ -192,7 +192,7 @@ batching::Capacity Dispatcher::capacity(TimePoint now) const {
     if (replica.leaving)
       continue;
     ++result.replicas;
-    const auto free_at = replica.flights.empty() ? now : std::max(now, replica.free_at);
+    const auto free_at = begins_at(replica, now);
     if (free_at < result.free_at || result.share == gpuactors::Share{}) {
       result.free_at = free_at;
       result.share = replica.facts.share;

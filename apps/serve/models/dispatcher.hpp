@@ -299,7 +299,12 @@ private:
   /// The request is not its replica's any more.
   void leave_replica(Pending& pending, gpuactors::TimePoint now);
   bool send_in_sequences(gpuactors::TimePoint now, Actions& actions);
-  Replica* least_loaded();
+  Replica* least_loaded(gpuactors::TimePoint now);
+  /// When its next batch begins, as far as its times are known.
+  [[nodiscard]] static gpuactors::TimePoint begins_at(const Replica& replica, gpuactors::TimePoint now);
+  /// What a replica with less of it is chosen by.
+  using Load = std::pair<gpuactors::TimePoint, std::size_t>;
+  [[nodiscard]] Load load_of(const Replica& replica, gpuactors::TimePoint now) const;
   /// Until when requests that were lost with a replica wait for one of them that runs.
   [[nodiscard]] gpuactors::TimePoint suspected_until() const;
   [[nodiscard]] batching::Capacity capacity(gpuactors::TimePoint now) const;

@@ -108,7 +108,17 @@ bool Dispatcher::has_room(const Replica& replica) const {
   return replica.flights.size() < most_flights();
 }
 
-Dispatcher::Replica* Dispatcher::least_loaded() {
+TimePoint Dispatcher::begins_at(const Replica& replica, TimePoint now) {
+  return replica.flights.empty() ? now : std::max(now, replica.free_at);
+}
+
+Dispatcher::Load Dispatcher::load_of(const Replica& replica, TimePoint now) const {
+  // Requests of a generative model run beside each other; batches run one after the other. Nothing may be known yet of
+  // how long they take.
+  return {options_.facts.generative ? TimePoint{} : begins_at(replica, now), replica.flights.size()};
+}
+
+Dispatcher::Replica* Dispatcher::least_loaded(TimePoint now) {
   // Among equals the oldest, so that those that are not needed stay idle and can go.
   const auto* head = queue_.head();
   if (options_.fills && head != nullptr && head->losses == 0)
@@ -117,7 +127,7 @@ Dispatcher::Replica* Dispatcher::least_loaded() {
         return &replica;
   Replica* result = nullptr;
   for (auto& [id, replica] : replicas_)
-    if (!replica.leaving && has_room(replica) && (result == nullptr || replica.flights.size() < result->flights.size()))
+    if (!replica.leaving && has_room(replica) && (result == nullptr || load_of(replica, now) < load_of(*result, now)))
       result = &replica;
   return result;
 }
@@ -131,7 +141,7 @@ void Dispatcher::pump(TimePoint now, Actions& actions) {
 bool Dispatcher::send_next(TimePoint now, Actions& actions) {
   if (options_.facts.has_sequences())
     return send_in_sequences(now, actions);
-  auto* replica = least_loaded();
+  auto* replica = least_loaded(now);
   if (replica == nullptr)
     return false;
   if (const auto* head = queue_.head(); head->losses > 0)
@@ -144,7 +154,7 @@ bool Dispatcher::send_next(TimePoint now, Actions& actions) {
 
 bool Dispatcher::begin_batch(Replica& replica, const batching::BatchQueue::Filter& may_go, TimePoint now,
                              Actions& actions) {
-  const auto start = replica.flights.empty() ? now : std::max(now, replica.free_at);
+  const auto start = begins_at(replica, now);
   auto next = queue_.next(start, replica.facts.share, !closing_, may_go);
   for (const auto& request : next.late)
     fail(request,
@@ -276,10 +286,15 @@ void Dispatcher::landed(const Sent& batch, Result<BatchReply> reply) {
       auto flight = std::move(found->second);
       replica->second.flights.erase(found);
       if (replica->second.flights.empty())
-        replica->second.idle_since = replica->second.free_at = now;
-      // A batch that waited behind this one begins now, whatever the table said.
-      for (auto& [other, waiting] : replica->second.flights)
+        replica->second.idle_since = now;
+      // A batch that waited behind this one begins now, whatever the table said; if what it said were kept, it would be
+      // further from the truth with each batch.
+      replica->second.free_at = now;
+      for (auto& [other, waiting] : replica->second.flights) {
         waiting.start = now;
+        replica->second.free_at =
+            deadline_after(replica->second.free_at, times_.estimate(replica->second.facts.share, waiting.rows));
+      }
       if (reply && in_order)
         times_.add(replica->second.facts.share, flight.rows, now - flight.start);
       if (checked) {

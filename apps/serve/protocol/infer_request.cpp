@@ -1,3 +1,6 @@
+#include <gpuactors/base/limits.hpp>
+
+#include <apps/serve/cut_text.hpp>
 #include <apps/serve/protocol/data_type.hpp>
 #include <apps/serve/protocol/infer_request.hpp>
 #include <apps/serve/protocol/json_data.hpp>
@@ -148,7 +151,8 @@ private:
       GPUACTORS_LET(text, read_string(value, "the \"datatype\" of an input"));
       const auto type = parse_data_type(text);
       if (!type)
-        return fail(Errc::invalid_argument, fmt::format("there is no datatype \"{}\": FP32 is one, for example", text));
+        return fail(Errc::invalid_argument, fmt::format("there is no datatype \"{}\": FP32 is one, for example",
+                                                        cut_text(text, gpuactors::limits::name_length)));
       input.tensor.type = *type;
       return {};
     }

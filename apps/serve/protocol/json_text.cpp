@@ -1,3 +1,4 @@
+#include <apps/serve/cut_text.hpp>
 #include <apps/serve/protocol/json_text.hpp>
 
 #include <simdjson.h>
@@ -46,7 +47,7 @@ std::string event_text(std::string_view json) {
 }
 
 std::string error_document(std::string_view sentence) {
-  std::string readable{sentence};
+  auto readable = cut_text(sentence, longest_sentence);
   // What a client sent may be in it; a document is UTF-8 all the same.
   if (!simdjson::validate_utf8(readable.data(), readable.size()))
     std::replace_if(

@@ -1,5 +1,6 @@
 #include <gpuactors/base/utf8.hpp>
 
+#include <apps/serve/cut_text.hpp>
 #include <apps/serve/protocol/openai.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
 
@@ -147,7 +148,7 @@ std::string OpenAiWriter::end() const {
 
 std::string openai_error(int status, std::string_view sentence) {
   JsonText json;
-  json.object().key("error").object().key("message").value(gpuactors::to_utf8(sentence));
+  json.object().key("error").object().key("message").value(gpuactors::to_utf8(cut_text(sentence, longest_sentence)));
   json.key("type").value(status < 500 ? "invalid_request_error" : "server_error");
   json.key("param").value_by([](std::string& text) { text += "null"; });
   json.key("code").value(status).close().close();

@@ -87,10 +87,11 @@ Result<void> refuse_parameter(std::string_view name) {
     return fail(Errc::invalid_argument,
                 fmt::format("the parameter \"{}\" asks for shared memory, which this server does not have: send the "
                             "data in the request",
-                            name));
+                            cut_text(name, gpuactors::limits::name_length)));
   if (name.starts_with("sequence_"))
-    return fail(Errc::invalid_argument, fmt::format("there is no parameter \"{}\" here: a request has {}", name,
-                                                    fmt::join(sequence_parameters, ", ")));
+    return fail(Errc::invalid_argument,
+                fmt::format("there is no parameter \"{}\" here: a request has {}",
+                            cut_text(name, gpuactors::limits::name_length), fmt::join(sequence_parameters, ", ")));
   if (name == "classification")
     return fail(Errc::invalid_argument,
                 "the parameter \"classification\" is not supported: ask for the output and sort it");

@@ -30,7 +30,7 @@ Result<void> TensorStore::start() {
   if (started_)
     return {};
   GPUACTORS_TRY(table_->start());
-  if (links_)
+  if (links_ && server_ == nullptr) // else it failed for want of a thread when it was here before
     GPUACTORS_TRY(connect());
   try {
     keeper_ = std::thread{[table = table_] { table->keep_time(); }};
@@ -183,7 +183,7 @@ Result<std::shared_ptr<TensorEntry>> TensorStore::fetch(const v1::TensorRef& ref
   GPUACTORS_LET(known, table_->begin_fetch(name, deadline));
   if (known != nullptr) {
     if (ref.hand_over() != 0)
-      client_->taken(address, ref.id(), ref.hand_over());
+      client_->taken(address, ref.id(), ref.hand_over(), deadline);
     return known;
   }
   auto entry = std::make_shared<TensorEntry>();

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 namespace gpuactors {
@@ -70,8 +71,8 @@ WorkerHandle::behavior_type Worker::make_behavior() {
       [this](const v1::FindHolder& message) { return find(message); },
       [this](const v1::CancelCall& message) { cancel(message); },
       [this](const v1::StreamCredit& message) {
-        if (const auto slot = slots_.find(LeaseId{message.lease()}); slot != slots_.end())
-          slot->second.control->credit(CallId{message.call()}, message.items());
+        if (auto* slot = slot_for_sender(LeaseId{message.lease()}))
+          slot->control->credit(CallId{message.call()}, message.items());
       },
       [this](const v1::Tick& message) {
         if (message.id() == tick_usage)
@@ -105,6 +106,8 @@ Worker::Slot* Worker::open_slot(const v1::Lease& lease) {
   }
   auto& slot = slots_[LeaseId{lease.id()}];
   slot.epoch = lease.epoch();
+  if constexpr (std::is_same_v<Holder, TaskRunner>)
+    slot.tasks_of = lease.quota_owner();
   for (const auto& device : lease.devices())
     slot.devices.push_back(device.index());
   slot.control = std::move(control);
@@ -321,20 +324,30 @@ void Worker::give_up(const v1::EndProcess& message) {
   }
 }
 
-void Worker::cancel(const v1::CancelCall& message) {
-  const auto slot = slots_.find(LeaseId{message.lease()});
+Worker::Slot* Worker::slot_for_sender(LeaseId lease) {
+  const auto slot = slots_.find(lease);
   if (slot == slots_.end())
+    return nullptr;
+  // Ids of leases are in the state that everybody sees, and what is cancelled before it comes is remembered.
+  const auto& owner = slot->second.tasks_of;
+  return !owner || is_from_server() || caller().name == *owner ? &slot->second : nullptr;
+}
+
+void Worker::cancel(const v1::CancelCall& message) {
+  const LeaseId lease{message.lease()};
+  auto* slot = slot_for_sender(lease);
+  if (slot == nullptr)
     return;
   const CallId call{message.call()};
   if (message.take_back()) {
     // Only a call that has not begun can be taken back; otherwise the client gets no answer to this request.
-    if (slot->second.control->take_back(call))
+    if (slot->control->take_back(call))
       caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(current_sender()), message);
     return;
   }
-  const bool running = slot->second.control->cancel(call);
-  if (running && message.force() && slot->second.alone)
-    stuck(slot->first, slot->second, "its process was ended, because a call that it ran was cancelled by force");
+  const bool running = slot->control->cancel(call);
+  if (running && message.force() && slot->alone)
+    stuck(lease, *slot, "its process was ended, because a call that it ran was cancelled by force");
 }
 
 void Worker::end_waits(LeaseId lease) {

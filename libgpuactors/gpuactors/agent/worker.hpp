@@ -37,6 +37,8 @@ private:
     caf::actor holder;
     std::shared_ptr<HolderControl> control;
     std::uint64_t epoch = 0;
+    /// Of a lease for tasks: whose they are, as in `TaskRunner::check_sender`. Everybody may call an actor.
+    std::optional<std::string> tasks_of;
     /// Why the holder could not start, or lost its lease; the error for the final report.
     std::optional<Error> failure;
     bool started = false;
@@ -70,6 +72,8 @@ private:
   void end(const v1::EndLease& order);
   void ended(v1::LeaseEnded message);
   caf::result<v1::Started, caf::strong_actor_ptr> find(const v1::FindHolder& message);
+  /// The lease that a message names; null if there is none, or the sender has no business there.
+  Slot* slot_for_sender(LeaseId lease);
   void cancel(const v1::CancelCall& message);
   void take_back(const v1::DeviceFault& message);
   /// The process is about to be killed: answers all calls with the reason.

@@ -3,28 +3,12 @@
 #include <gpuactors/base/wait_end.hpp>
 
 #include <algorithm>
-#include <cstdio>
-#include <exception>
 #include <iterator>
 
 namespace gpuactors::detail {
 
 Failure taken_already() {
   return fail(Errc::invalid_argument, "the result of this future was taken already");
-}
-
-void report_exception() noexcept {
-  const auto say = [](const char* what) {
-    std::fprintf(stderr, "gpuactors: a function given to Future::then threw an exception, which nobody catches: %s\n",
-                 what);
-  };
-  try {
-    throw;
-  } catch (const std::exception& exception) {
-    say(exception.what());
-  } catch (...) {
-    say("it is of no standard type");
-  }
 }
 
 FutureCore::~FutureCore() = default;

@@ -200,8 +200,8 @@ public:
   }
 
   /// Has `function` called once when that happens, on the thread that cancels; at once if it has happened. It must
-  /// return soon and not wait: it may be one of the library's threads. The last function given counts; it is not called
-  /// after the result was set.
+  /// return soon and not wait: it may be one of the library's threads. What it throws is written to standard error. The
+  /// last function given counts; it is not called after the result was set.
   void on_cancel(std::function<void()> function) {
     if (state_ != nullptr)
       state_->on_cancel(std::move(function));

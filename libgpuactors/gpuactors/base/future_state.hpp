@@ -3,6 +3,7 @@
 
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/executor.hpp>
+#include <gpuactors/base/report_exception.hpp>
 #include <gpuactors/base/result.hpp>
 
 #include <atomic>
@@ -122,8 +123,7 @@ public:
         return;
       function = std::exchange(function_, nullptr);
     }
-    if (function)
-      function();
+    call(function);
   }
 
   void give_up(Cancel how) override {
@@ -155,10 +155,20 @@ public:
         return;
       }
     }
-    function();
+    call(function);
   }
 
 private:
+  /// It is a program's, and the thread may be one that the whole process needs.
+  static void call(const std::function<void()>& function) noexcept {
+    try {
+      if (function)
+        function();
+    } catch (...) {
+      report_exception("Promise::on_cancel");
+    }
+  }
+
   mutable std::mutex mutex_;
   // Guarded by the mutex.
   bool cancelled_ = false;
@@ -230,9 +240,6 @@ private:
 /// The error of a future whose result was taken.
 [[nodiscard]] Failure taken_already();
 
-/// Writes the exception that is being handled to standard error.
-void report_exception() noexcept;
-
 /// What `function(T)` makes, without the `Result` around it.
 template <class F, class T>
 struct MadeByCall {
@@ -286,7 +293,7 @@ void call_back(F& function, Result<T> result) noexcept {
   try {
     function(std::move(result));
   } catch (...) {
-    report_exception();
+    report_exception("Future::then");
   }
 }
 

@@ -59,6 +59,10 @@ inline constexpr std::size_t labels_per_request = 256;
 inline constexpr std::size_t values_per_label = 1024;
 inline constexpr std::size_t resources_per_request = 256;
 
+/// Highest priority of a request, and the lowest below zero. The oldest waiting request of each priority is looked at
+/// with each decision of the broker.
+inline constexpr int priority = 100;
+
 /// Types of tasks and actors of one node together.
 inline constexpr std::size_t types_per_node = 16'384;
 
@@ -122,6 +126,9 @@ inline constexpr std::size_t open_stream_bytes = 4U << 20;
 /// Bytes of one answer about the state of a cluster, without metrics and counts of calls; see
 /// `v1::ClusterState::incomplete`.
 inline constexpr std::size_t state_bytes = 24U << 20;
+
+/// Why requests wait, in one answer about the state of a cluster: so many reasons, each for all that ask for the same.
+inline constexpr std::size_t queue_reasons = 1'000;
 
 /// Events that the broker keeps for `Cluster::state`; older ones are dropped.
 inline constexpr std::size_t event_log = 4'096;
@@ -210,10 +217,12 @@ inline constexpr std::size_t own_ends = 1'000;
 
 /// What the broker keeps for all programs together that have client's certificates of one name: so many of them, those
 /// included that are away and may come back; actors and placement groups that they have started, and requests that wait
-/// for their answers, each with the bytes of what was asked for. Programs that administer are not bounded.
+/// for their answers, each with the bytes of what was asked for; leases for tasks that they have or wait for. Programs
+/// that administer are not bounded.
 inline constexpr std::size_t clients_per_name = 1'024;
 inline constexpr std::size_t started_per_name = 16'384;
 inline constexpr std::size_t started_bytes_per_name = std::size_t{2} << 30;
+inline constexpr std::size_t leases_per_name = 65'536;
 inline constexpr std::size_t waiting_per_name = 65'536;
 inline constexpr std::size_t waiting_bytes_per_name = std::size_t{1} << 30;
 
@@ -293,8 +302,8 @@ inline constexpr std::size_t link_message_bytes = 64U << 20;
 inline constexpr std::size_t link_waiting_bytes = 4 * link_message_bytes;
 
 /// Bytes that may wait in one process for all clients together, however slowly they take them, so that nobody fills its
-/// memory by asking for more than he takes. Beyond that, connections of clients are ended for whom more than
-/// `client_waiting_bytes` wait.
+/// memory by asking for more than he takes. Beyond that, connections are ended of those client's certificates for whose
+/// connections more than `client_waiting_bytes` wait together.
 inline constexpr std::size_t clients_waiting_bytes = 512U << 20;
 inline constexpr std::size_t client_waiting_bytes = link_message_bytes;
 

@@ -112,7 +112,7 @@ std::size_t RegionDraft::size() const noexcept {
 SharedRegion RegionDraft::seal() && {
   auto& mapping = block_->mapping;
   // Our own mapping stays writable, for the region that uses this memory next; all later ones can only read.
-  if (mapping.memory && !mapping.warm
+  if (mapping.memory && !std::exchange(mapping.sealed, true)
       && ::fcntl(mapping.memory.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0)
     mapping.memory.reset(); // a kernel before 5.1 lacks the seal: no other process may map this memory
   return SharedRegion{std::move(block_)};

@@ -78,6 +78,9 @@ public:
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
     const auto& info = content.get_as<v1::ActorInfo>(0);
     Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
+    // While its process is being reached, the call is in none of the port's entries, which know its deadline.
+    if (place.holder == nullptr)
+      start_timer(*core);
     core->locate(info, std::move(place),
                  [self = shared_from_this(), info](Result<Place> found) { self->located(info, std::move(found)); });
   }
@@ -109,10 +112,26 @@ public:
   }
 
 private:
+  void start_timer(ClusterCore& core) {
+    const auto deadline = pending_->call_.deadline;
+    if (deadline == never)
+      return;
+    auto due = [self = shared_from_this()] {
+      if (!self->pending_->finished())
+        self->on_error(self->overdue());
+    };
+    auto closed = [self = shared_from_this()](Error error) { self->on_error(std::move(error)); };
+    // Refused only by a port that is closed: `located` ends the call then.
+    timer_ = core.port().after(deadline - Clock::now(), std::move(due), std::move(closed)).value_or(0);
+  }
+
   void located(const v1::ActorInfo& info, Result<Place> place) {
     const auto core = pending_->cell_->core.lock();
     if (core == nullptr)
       return on_error(Error{Errc::unavailable, "the cluster was closed"});
+    // Else its time was over at the same moment, and that is its end.
+    if (timer_ != 0 && !core->port().forget(timer_))
+      return;
     auto& cell = *pending_->cell_;
     if (place && looks_ > 0 && lease_of_last_attempt() == LeaseId{info.lease().id()}) {
       // The broker does not know of the death yet; or another actor died, which the method had called.
@@ -123,8 +142,7 @@ private:
     if (place) {
       pending_->empty_looks_ = 0;
       pending_->unreached_.clear();
-      if (!is_known(cell, *place))
-        core->set_place(cell, info, *place);
+      core->set_place(cell, info, *place);
       return send(*core, pending_);
     }
     if (!holder_has_ended(place.error()))
@@ -137,7 +155,7 @@ private:
     pause(*core, wait, [pending = pending_](ClusterCore& again) { look_up(again, pending, 0); });
   }
 
-  /// Calls `go_on` after `wait`, or fails the call if the cluster is closed before.
+  /// Calls `go_on` after `wait`, or at the call's deadline, or fails the call if the cluster is closed before.
   void pause(ClusterCore& core, Duration wait, std::function<void(ClusterCore&)> go_on) {
     const auto self = shared_from_this();
     auto due = [self, go_on = std::move(go_on)] {
@@ -146,15 +164,12 @@ private:
       else
         self->on_error(Error{Errc::unavailable, "the cluster was closed"});
     };
+    if (pending_->call_.deadline != never)
+      wait = std::min(wait, std::max(Duration::zero(), pending_->call_.deadline - Clock::now()));
     const auto later =
         core.port().after(wait, std::move(due), [self](Error error) { self->on_error(std::move(error)); });
     if (!later)
       on_error(later.error());
-  }
-
-  static bool is_known(ActorCell& cell, const Place& place) {
-    const std::lock_guard lock{cell.mutex};
-    return cell.life != nullptr && cell.life->handle == place.holder && !cell.down.load(std::memory_order_acquire);
   }
 
   [[nodiscard]] LeaseId lease_of_last_attempt() const {
@@ -164,6 +179,8 @@ private:
 
   std::shared_ptr<PendingCall> pending_;
   int looks_;
+  /// The port's timer for the call's deadline, while the actor's process is being reached.
+  RequestTicket timer_ = 0;
 };
 
 Result<void> CallStarter::check(const ActorCell& cell, const Call& call, const google::protobuf::Descriptor* output) {

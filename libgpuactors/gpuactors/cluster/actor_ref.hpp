@@ -88,7 +88,7 @@ public:
       try {
         (*kept)();
       } catch (...) {
-        detail::report_exception();
+        detail::report_exception("StreamReader::when_ready");
       }
     };
     if (source_ != nullptr)

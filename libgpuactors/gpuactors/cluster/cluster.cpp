@@ -21,10 +21,6 @@ namespace gpuactors {
 
 namespace {
 
-Failure closed_already() {
-  return fail(Errc::unavailable, "the cluster was closed");
-}
-
 /// Refuses options that need a separate process in an embedded cluster, which has only one.
 Result<void> check_process(const Options& options, const detail::ClusterCore& core) {
   if (!options.environment.empty() && !core.connected())
@@ -68,37 +64,6 @@ Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options
   return shape;
 }
 
-/// Until when the broker says that a time was over, if it is there.
-TimePoint answered_by(TimePoint begin, Duration time) {
-  return deadline_after(deadline_after(begin, time), limits::link_timeout);
-}
-
-class GroupReply : public detail::MadeReply<PlacementGroup> {
-public:
-  using MadeReply::MadeReply;
-
-  void on_reply(MessageContent& content) override {
-    const auto& info = content.get_as<v1::GroupInfo>(0);
-    PlacementGroup group{GroupId{info.id()}, info.name(), {}};
-    for (const auto& bundle : info.bundles()) {
-      auto& entry = group.bundles.emplace_back();
-      entry.node = bundle.node();
-      for (const auto& device : bundle.devices())
-        entry.devices.push_back({device.index(), Share{device.share_units()}, device.memory_bytes()});
-    }
-    complete(std::move(group));
-  }
-};
-
-/// Sends the broker a request that is answered with Done.
-template <class Message>
-Future<void> done(detail::ClusterCore& core, TimePoint deadline, Message message) {
-  auto reply = std::make_shared<detail::DoneReply>();
-  reply->executor = core.executor();
-  core.ask_broker(reply, deadline, std::move(message));
-  return Future<void>{std::move(reply)};
-}
-
 } // namespace
 
 namespace detail {
@@ -125,6 +90,7 @@ void end_owned(const OwnersCluster& cluster, const ActorRef& actor) noexcept {
     return;
   v1::KillActor message;
   message.set_id(actor.id().value());
+  *message.mutable_handle() = actor.to_message();
   message.set_no_restart(true);
   message.set_grace_ms(to_limit_ms(limits::stop_grace));
   core->ask_broker(std::make_shared<OrderReply>(), never, std::move(message));
@@ -225,7 +191,7 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
                      const Options& options) {
   auto* dispatcher = core_ != nullptr ? core_->dispatcher() : nullptr;
   if (dispatcher == nullptr)
-    return pending->finish(closed_already());
+    return pending->finish(detail::closed_already());
   if (future != nullptr)
     future->executor = core_->executor();
   auto checked = [&]() -> Result<std::shared_ptr<const detail::TaskShape>> {
@@ -286,7 +252,7 @@ Result<ActorRef> Cluster::spawn_now(std::string_view type, Payload config, const
 Future<ActorRef> Cluster::begin_spawn(std::string_view type, Payload config, const Options& options,
                                       std::uint64_t& origin) {
   if (core_ == nullptr)
-    return Future<ActorRef>::ready_with(closed_already());
+    return Future<ActorRef>::ready_with(detail::closed_already());
   auto request = [&]() -> Result<v1::ResourceRequest> {
     GPUACTORS_TRY(config.check_size());
     GPUACTORS_TRY(detail::check_for_actor(options));
@@ -324,7 +290,8 @@ Future<ActorRef> Cluster::begin_spawn(std::string_view type, Payload config, con
   spec->set_name_space(options.name_space);
   origin = random_id();
   spec->set_origin(origin);
-  set_spawner(*spec);
+  if (parent_ && !options.detached)
+    set_spawner(*spec->mutable_spawner());
   message.set_get_if_exists(options.get_if_exists);
   message.set_client(core_->client());
   message.set_client_request(core_->next_request());
@@ -335,19 +302,17 @@ Future<ActorRef> Cluster::begin_spawn(std::string_view type, Payload config, con
   *message.mutable_request() = std::move(*request);
   auto reply = std::make_shared<detail::ActorReply>(core_, message.client_request());
   reply->executor = core_->executor();
-  const auto until = options.queue_timeout && options.spawn_timeout
-                         ? answered_by(deadline_after(Clock::now(), *options.queue_timeout), *options.spawn_timeout)
-                         : never;
+  const auto until =
+      options.queue_timeout && options.spawn_timeout
+          ? detail::answered_by(deadline_after(Clock::now(), *options.queue_timeout), *options.spawn_timeout)
+          : never;
   core_->ask_broker(reply, until, std::move(message), std::move(config));
   return Future<ActorRef>{std::move(reply)};
 }
 
-template <class Message>
-void Cluster::set_spawner(Message& message) const {
-  if (!parent_ || message.detached())
-    return;
-  message.mutable_spawner()->set_lease(parent_.value());
-  message.mutable_spawner()->set_run(run_);
+void Cluster::set_spawner(v1::Spawner& spawner) const {
+  spawner.set_lease(parent_.value());
+  spawner.set_run(run_);
   if (run_ != 0)
     core_->note_spawner(parent_, run_);
 }
@@ -371,7 +336,7 @@ Future<ActorRef> Cluster::find_async(const v1::ActorHandle& actor, Duration time
 
 Future<ActorRef> Cluster::find(v1::FindActor message, std::string who, Duration timeout) {
   if (core_ == nullptr)
-    return Future<ActorRef>::ready_with(closed_already());
+    return Future<ActorRef>::ready_with(detail::closed_already());
   auto reply = std::make_shared<detail::FoundReply>(core_, std::move(who), timeout);
   reply->executor = core_->executor();
   core_->ask_for_actor(reply, deadline_after(Clock::now(), timeout), std::move(message));
@@ -380,7 +345,7 @@ Future<ActorRef> Cluster::find(v1::FindActor message, std::string who, Duration 
 
 Future<ActorEnd> Cluster::when_ended(const v1::ActorHandle& actor) {
   if (core_ == nullptr)
-    return Future<ActorEnd>::ready_with(closed_already());
+    return Future<ActorEnd>::ready_with(detail::closed_already());
   if (actor.id() == 0)
     return Future<ActorEnd>::ready_with(fail(Errc::invalid_argument, "the reference to an actor is empty"));
   return core_->ends().await(*core_, actor, nullptr);
@@ -388,145 +353,52 @@ Future<ActorEnd> Cluster::when_ended(const v1::ActorHandle& actor) {
 
 Future<ActorEnd> Cluster::when_ended(const ActorName& actor) {
   if (core_ == nullptr)
-    return Future<ActorEnd>::ready_with(closed_already());
+    return Future<ActorEnd>::ready_with(detail::closed_already());
   if (actor.name.empty())
     return Future<ActorEnd>::ready_with(fail(Errc::invalid_argument, "the name of the actor is empty"));
   return core_->ends().await(*core_, actor);
 }
 
-Result<void> Cluster::kill(ActorId actor, const KillOptions& options) {
-  if (!actor)
-    return fail(Errc::invalid_argument, "the number of the actor is 0");
-  return kill("", actor, options).get();
+Future<void> Cluster::kill_async(const ActorRef& actor, const KillOptions& options) {
+  return kill_async(actor.to_message(), options);
 }
 
-Future<void> Cluster::kill_async(const ActorRef& actor, const KillOptions& options) {
-  if (!actor)
+Future<void> Cluster::kill_async(const v1::ActorHandle& actor, const KillOptions& options) {
+  if (actor.id() == 0)
     return Future<void>::ready_with(fail(Errc::invalid_argument, "the actor reference is empty"));
-  return kill("", actor.id(), options);
+  v1::KillActor message;
+  message.set_id(actor.id());
+  *message.mutable_handle() = actor;
+  return kill(std::move(message), options);
+}
+
+Future<void> Cluster::kill_async(ActorId actor, const KillOptions& options) {
+  if (!actor)
+    return Future<void>::ready_with(fail(Errc::invalid_argument, "the number of the actor is 0"));
+  v1::KillActor message;
+  message.set_id(actor.value());
+  return kill(std::move(message), options);
 }
 
 Future<void> Cluster::kill_async(const ActorName& actor, const KillOptions& options) {
   if (actor.name.empty())
     return Future<void>::ready_with(fail(Errc::invalid_argument, "the name of the actor is empty"));
-  return kill(actor, ActorId{}, options);
-}
-
-Future<void> Cluster::kill(const ActorName& actor, ActorId id, const KillOptions& options) {
-  if (core_ == nullptr)
-    return Future<void>::ready_with(closed_already());
   v1::KillActor message;
   message.set_name(std::string{actor.name});
   message.set_name_space(std::string{actor.name_space});
-  message.set_id(id.value());
+  return kill(std::move(message), options);
+}
+
+Future<void> Cluster::kill(v1::KillActor message, const KillOptions& options) {
+  if (core_ == nullptr)
+    return Future<void>::ready_with(detail::closed_already());
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_limit_ms(options.grace));
   message.set_from_lease(parent_.value());
   const auto now = Clock::now();
   const auto until = options.timeout ? deadline_after(now, *options.timeout)
                                      : deadline_after(deadline_after(now, options.grace), limits::call_deadline);
-  return done(*core_, until, std::move(message));
-}
-
-// -- placement groups and nodes -------------------------------------------------------------------
-
-Result<PlacementGroup> Cluster::create_group(const std::vector<Options>& bundles, const GroupOptions& options) {
-  return create_group_async(bundles, options).get();
-}
-
-Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& bundles, const GroupOptions& options) {
-  if (core_ == nullptr)
-    return Future<PlacementGroup>::ready_with(closed_already());
-  // The broker checks this too, but the message for it should not grow with the mistake.
-  if (bundles.size() > limits::bundles_per_group)
-    return Future<PlacementGroup>::ready_with(
-        fail(Errc::invalid_argument, fmt::format("a placement group has {} bundles: at most {} are allowed",
-                                                 bundles.size(), limits::bundles_per_group)));
-  v1::SubmitGroup message;
-  message.set_name(options.name);
-  // Both enumerations use the same numbers.
-  message.set_strategy(static_cast<v1::SubmitGroup::Strategy>(options.strategy));
-  for (const auto& bundle : bundles) {
-    auto request = [&]() -> Result<v1::ResourceRequest> {
-      GPUACTORS_TRY(detail::check_for_bundle(bundle));
-      return detail::to_request(bundle, {}, "");
-    }();
-    if (!request)
-      return Future<PlacementGroup>::ready_with(fail(
-          request.error().code(), fmt::format("bundle {}: {}", message.bundles_size(), request.error().message())));
-    *message.add_bundles() = std::move(*request);
-  }
-  message.set_priority(options.priority);
-  if (options.queue_timeout)
-    message.set_queue_timeout_ms(detail::to_limit_ms(*options.queue_timeout));
-  message.set_wait_for_nodes(options.wait_for_nodes);
-  message.set_detached(options.detached);
-  message.set_shrinks(options.shrinks);
-  message.set_quota_owner(quota_owner_);
-  set_spawner(message);
-  message.set_client(core_->client());
-  message.set_client_request(core_->next_request());
-  auto reply = std::make_shared<GroupReply>(core_, message.client_request());
-  reply->executor = core_->executor();
-  const auto until = options.queue_timeout ? answered_by(Clock::now(), *options.queue_timeout) : never;
-  core_->ask_broker(reply, until, std::move(message));
-  return Future<PlacementGroup>{std::move(reply)};
-}
-
-Result<void> Cluster::remove_group(GroupId group, Duration timeout) {
-  auto removed = remove_group_async(group);
-  auto done = timeout == Duration::max() ? removed.get() : removed.get(timeout);
-  if (!done && removed.valid() && done.error().code() == Errc::deadline_exceeded)
-    return fail(Errc::deadline_exceeded,
-                fmt::format("placement group {} has not been removed within {:.1f} s: work in it has not ended, or the "
-                            "broker is away",
-                            group.value(), to_seconds(timeout)));
-  return done;
-}
-
-Future<void> Cluster::remove_group_async(GroupId group) {
-  if (core_ == nullptr)
-    return Future<void>::ready_with(closed_already());
-  v1::ReleaseGroup message;
-  message.set_id(group.value());
-  return done(*core_, never, std::move(message));
-}
-
-Result<void> Cluster::drain(std::string_view node, std::optional<Duration> empty_within) {
-  if (core_ == nullptr)
-    return closed_already();
-  v1::DrainNode message;
-  message.set_name(std::string{node});
-  if (empty_within)
-    message.set_deadline_ms(detail::to_limit_ms(*empty_within));
-  return done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
-}
-
-Result<void> Cluster::undrain(std::string_view node) {
-  if (core_ == nullptr)
-    return closed_already();
-  v1::DrainNode message;
-  message.set_name(std::string{node});
-  message.set_resume(true);
-  return done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
-}
-
-Result<void> Cluster::set_quota(std::string_view owner, double gpus) {
-  if (core_ == nullptr)
-    return closed_already();
-  GPUACTORS_LET(limit, Share::from_double(gpus, "the quota"));
-  v1::SetQuota message;
-  message.set_owner(std::string{owner});
-  message.set_gpu_units(limit.units());
-  return done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
-}
-
-Result<void> Cluster::remove_quota(std::string_view owner) {
-  if (core_ == nullptr)
-    return closed_already();
-  v1::SetQuota message;
-  message.set_owner(std::string{owner});
-  return done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
+  return detail::ask_done(*core_, until, std::move(message));
 }
 
 // -- tensors --------------------------------------------------------------------------------------
@@ -534,25 +406,25 @@ Result<void> Cluster::remove_quota(std::string_view owner) {
 Result<Shared<Tensor>> Cluster::put(const void* values, std::size_t count, DType dtype,
                                     std::vector<std::int64_t> shape) {
   if (core_ == nullptr)
-    return closed_already();
+    return detail::closed_already();
   return core_->tensors()->put_copy(values, count, dtype, std::move(shape));
 }
 
 Result<Shared<Tensor>> Cluster::put(const Tensor& tensor, Stream& stream) {
   if (core_ == nullptr)
-    return closed_already();
+    return detail::closed_already();
   return core_->tensors()->put_copy(tensor, stream);
 }
 
 Result<TensorDraft> Cluster::draft(DType dtype, std::vector<std::int64_t> shape) {
   if (core_ == nullptr)
-    return closed_already();
+    return detail::closed_already();
   return core_->tensors()->draft(dtype, std::move(shape));
 }
 
 Result<Shared<Tensor>> Cluster::get(const v1::TensorRef& ref, Duration timeout) {
   if (core_ == nullptr)
-    return closed_already();
+    return detail::closed_already();
   return core_->tensors()->get(ref, timeout);
 }
 
@@ -564,7 +436,7 @@ Result<v1::ClusterState> Cluster::state(const StateOptions& options) {
 
 Future<v1::ClusterState> Cluster::state_async(const StateOptions& options) {
   if (core_ == nullptr)
-    return Future<v1::ClusterState>::ready_with(closed_already());
+    return Future<v1::ClusterState>::ready_with(detail::closed_already());
   v1::GetState message;
   message.set_events_from(options.events_from);
   message.set_ended(options.ended);
@@ -582,7 +454,7 @@ const TypeRegistry& Cluster::types() const {
 
 Result<DescribedTypes> Cluster::described_types(std::string_view wanted) {
   if (core_ == nullptr)
-    return closed_already();
+    return detail::closed_already();
   if (!core_->connected())
     return DescribedTypes::of(core_->registry());
   v1::GetTypes message;

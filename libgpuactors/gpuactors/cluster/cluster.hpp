@@ -200,12 +200,20 @@ public:
   Result<void> kill(const ActorName& actor, const KillOptions& options = {}) {
     return kill_async(actor, options).get();
   }
+  /// The same for the reference that came in a message; also `not_found` if it is of another cluster, as in `find`.
+  Result<void> kill(const v1::ActorHandle& actor, const KillOptions& options = {}) {
+    return kill_async(actor, options).get();
+  }
   /// The same for one that is known by the number that `state` tells, for it may have no name.
-  Result<void> kill(ActorId actor, const KillOptions& options = {});
+  Result<void> kill(ActorId actor, const KillOptions& options = {}) {
+    return kill_async(actor, options).get();
+  }
 
   /// End an actor like `kill`, without waiting for it. `Future::cancel` does not take the order back.
   Future<void> kill_async(const ActorRef& actor, const KillOptions& options = {});
   Future<void> kill_async(const ActorName& actor, const KillOptions& options = {});
+  Future<void> kill_async(const v1::ActorHandle& actor, const KillOptions& options = {});
+  Future<void> kill_async(ActorId actor, const KillOptions& options = {});
 
   /// Has an actor or a group end with the object that is returned, and not only with this program, task or actor:
   /// `GPUACTORS_LET(trainer, cluster.spawn("trainer", config)); const auto owned = cluster.own(trainer);`. Any thread.
@@ -366,11 +374,10 @@ private:
   void submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore* future, std::string_view task,
               Payload input, const google::protobuf::Descriptor* output, const Options& options);
   Result<Shared<Tensor>> put(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
-  Future<void> kill(const ActorName& actor, ActorId id, const KillOptions& options);
+  Future<void> kill(v1::KillActor message, const KillOptions& options);
   Future<ActorRef> find(v1::FindActor message, std::string who, Duration timeout);
   /// Says in a request from inside whom its actor or group ends with.
-  template <class Message>
-  void set_spawner(Message& message) const;
+  void set_spawner(v1::Spawner& spawner) const;
   /// @param origin gets the number by which the actor can be told from all others.
   Future<ActorRef> begin_spawn(std::string_view type, Payload config, const Options& options, std::uint64_t& origin);
   /// Spawns and waits, and says what it waits for.

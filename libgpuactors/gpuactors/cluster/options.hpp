@@ -59,7 +59,7 @@ struct Options {
   bool node_is_soft = false;
   /// Conditions on the node's labels: {{"zone", "a"}} requires exactly that value.
   LabelConditions labels{};
-  /// Higher is served first.
+  /// Higher is served first; -100 to 100.
   int priority = 0;
   /// Prefer the device with the most room instead of packing.
   bool spread = false;
@@ -136,7 +136,7 @@ struct GroupOptions {
   /// Shown in the state and in reasons; need not be unique.
   std::string name{};
   GroupStrategy strategy = GroupStrategy::pack;
-  /// Higher is served first.
+  /// Higher is served first; -100 to 100.
   int priority = 0;
   /// Give up with `no_capacity` after this time in the queue. Once placed, the group waits without limit for bundles
   /// that it loses.

@@ -5,6 +5,7 @@
 #include <gpuactors/base/future.hpp>
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/cluster/queued_task.hpp>
 #include <gpuactors/trace/span.hpp>
 #include <gpuactors/wire/call.hpp>
 #include <gpuactors/wire/pending_reply.hpp>
@@ -22,7 +23,6 @@ struct ActorCell;
 struct ActorLife;
 class ClusterCore;
 class TaskDispatcher;
-struct TaskShape;
 
 /// Converts a payload to the caller's type: a message, or the payload itself.
 template <class T>
@@ -75,7 +75,7 @@ private:
 };
 
 /// A task: waiting -> running -> over. The runner's answer frees the lease for the next task.
-class PendingTask : public PendingWork, public std::enable_shared_from_this<PendingTask> {
+class PendingTask : public PendingWork, public QueuedTask, public std::enable_shared_from_this<PendingTask> {
 public:
   void on_reply(MessageContent& content) final;
   void on_error(Error error) final;
@@ -89,34 +89,22 @@ public:
   /// Returns the cluster's thread for callbacks; null if the cluster is closed, or the task was never submitted.
   [[nodiscard]] std::shared_ptr<Executor> executor() const;
 
+  [[nodiscard]] bool finished() const noexcept override = 0;
+
   /// What the dispatcher uses; set before the task is submitted.
   std::weak_ptr<ClusterCore> core;
   Call call;
-  /// How often the task may be repeated when its worker dies; -1: any number of times. Set before the task is
-  /// submitted.
-  int retries_left = 0;
-  /// Errors of the task itself after which it may be repeated, too.
-  std::vector<Errc> retry_errors;
 
 private:
   friend class TaskDispatcher;
 
   std::weak_ptr<TaskDispatcher> dispatcher_;
-  std::shared_ptr<const TaskShape> shape_;
   // How long the task may wait in the queue, each time that it is queued.
   std::optional<Duration> queue_timeout_;
   // The port's timers for the deadline and the queue timeout; set before the task is queued.
   std::array<RequestTicket, 2> timers_{};
-  // Guarded by the dispatcher's mutex: the lease that the task runs under, its entry in the port, whether its queue
-  // timeout has passed (a task that was under way then may continue), whether it must not start any more, and whether
-  // it is in its shape's queue.
-  LeaseId lease_;
+  // Guarded by the dispatcher's mutex: the task's entry in the port.
   RequestTicket ticket_ = 0;
-  bool waited_long_ = false;
-  bool withdrawn_ = false;
-  bool queued_ = false;
-  // The task was sent to the worker, so it may be recalled.
-  std::atomic<bool> sent_{false};
 };
 
 /// A call of an actor's method.

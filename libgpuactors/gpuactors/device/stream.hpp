@@ -292,6 +292,7 @@ public:
   Result<void> synchronize();
 
   /// Calls `callback` once when the work queued so far is done, on a thread that must not block: only post from it.
+  /// What it throws is written to standard error.
   Result<void> notify(std::function<void(Result<void>)> callback);
 
   /// Makes later work of this stream wait for all work that `other` (of the same device) has queued so far.

@@ -180,8 +180,9 @@ private:
   }
 
   bool search_one_node() {
+    find_repeated();
     for (const auto& [name, node] : cluster_.nodes())
-      if (lens_.covers(node) && search({&cluster_.find(name)->pool}, 0))
+      if (lens_.covers(node) && search({&cluster_.find(name)->pool}, 0, 0))
         return true;
     return false;
   }
@@ -193,23 +194,60 @@ private:
     for (const auto& [name, node] : cluster_.nodes())
       if (lens_.covers(node))
         pools.push_back(&cluster_.find(name)->pool);
-    return search(pools, 0);
+    if (!sums_suffice(pools))
+      return false;
+    find_repeated();
+    return search(pools, 0, 0);
+  }
+
+  // Whether all nodes together have the shares and cpus that the bundles ask for together: if not, no way to place them
+  // has to be tried.
+  [[nodiscard]] bool sums_suffice(const std::vector<Pool*>& pools) const {
+    std::int64_t shares = 0;
+    std::int64_t cpus = 0;
+    for (const auto& bundle : bundles_) {
+      shares += bundle.gpus.units();
+      cpus += bundle.cpus.units();
+    }
+    for (const auto* pool : pools) {
+      cpus -= lens_.cpus(*pool).units();
+      for (const auto& slot : pool->slots)
+        if (slot.ok)
+          shares -= lens_.share(*pool, slot).units();
+    }
+    return shares <= 0 && cpus <= 0;
+  }
+
+  // Notes which bundles ask for the same as the one before them. To exchange two of these makes no difference, so that
+  // only ways with the later one on the same or a later node are tried; the first way that is found is one of them.
+  void find_repeated() {
+    repeated_.assign(order_.size(), false);
+    for (std::size_t i = 1; i < order_.size(); ++i) {
+      auto bundle = bundles_[order_[i]];
+      bundle.name = bundles_[order_[i - 1]].name;
+      repeated_[i] = bundle == bundles_[order_[i - 1]];
+    }
   }
 
   // Searches depth-first over all ways to place the bundles from `next` on.
-  bool search(const std::vector<Pool*>& pools, std::size_t next) {
+  // @param last the place among the pools where the bundle before is.
+  bool search(const std::vector<Pool*>& pools, std::size_t next, std::size_t last) {
     if (next == order_.size())
       return true;
     const auto bundle = order_[next];
-    for (auto* pool : pools)
-      for (auto& devices : alternatives(*pool, bundles_[bundle])) {
-        if (++steps_ > search_steps)
+    for (auto at = repeated_[next] ? last : 0; at < pools.size(); ++at) {
+      looked_ += (pools[at]->slots.size() + 1) * (lens_.holds.size() + 1);
+      for (auto& devices : alternatives(*pools[at], bundles_[bundle])) {
+        if (++steps_ > search_steps || looked_ > search_looks)
           return false;
-        put(bundle, Placement{pool, std::move(devices)});
-        if (search(pools, next + 1))
+        put(bundle, Placement{pools[at], std::move(devices)});
+        if (search(pools, next + 1, at))
           return true;
         undo();
       }
+      if (looked_ > search_looks)
+        return false;
+    }
     return false;
   }
 
@@ -271,6 +309,8 @@ private:
   std::vector<Placement> chosen_;
   int placed_ = 0;
   int steps_ = 0;
+  std::size_t looked_ = 0;
+  std::vector<bool> repeated_;
 };
 
 } // namespace

@@ -4,7 +4,8 @@
 // memory, then cpus, then their number in the group). strict_spread is exact: a matching of bundles and nodes. The
 // other strategies start with a greedy pass that places each bundle where a single request would go (strict_pack and
 // pack: on the node of the hardest bundle; spread: on nodes not used yet). If it fails, a search over all nodes tries
-// the alternatives, and gives up after `search_steps`. So a group that fits is found unless that takes more steps.
+// the alternatives, and gives up after `search_steps`, or `search_looks`. So a group that fits is found unless that
+// takes more.
 #pragma once
 
 #include <gpuactors/ledger/placement.hpp>
@@ -13,6 +14,9 @@ namespace gpuactors::ledger_detail {
 
 /// Most steps of the search that follows a failed greedy pass.
 inline constexpr int search_steps = 20'000;
+/// Most comparisons of a device with a bundle that was placed before, in that search: groups of hundreds of bundles
+/// would take seconds for their steps. About 50 ms.
+inline constexpr std::size_t search_looks = 20'000'000;
 
 /// Returns one placement for each bundle, in the group's order, or nothing if the group does not fit. `lens` shows free
 /// or total amounts of the nodes that it covers. `others` are the nodes of bundles that the group already has:

@@ -7,6 +7,7 @@
 #include <gpuactors/ledger/ledger.hpp>
 #include <gpuactors/ledger/queue.hpp>
 
+#include <functional>
 #include <map>
 #include <span>
 
@@ -67,6 +68,7 @@ public:
   const Lease* lease_of(RequestId id) const;
   std::vector<BundleGrant> bundles_of(GroupId id) const;
   std::vector<PendingView> pending() const;
+  void for_each_pending(std::size_t most_reasons, const std::function<bool(const PendingView&)>& visit) const;
   std::vector<ReservationView> reservations() const;
   std::vector<NodeVerdict> verdicts(const ResourceRequest& request, RequestId waiting) const;
   std::vector<QuotaView> quotas() const;

@@ -148,6 +148,10 @@ std::size_t Ledger::pending_count() const {
   return impl_->queue().entries().size();
 }
 
+void Ledger::for_each_pending(std::size_t most_reasons, const std::function<bool(const PendingView&)>& visit) const {
+  impl_->for_each_pending(most_reasons, visit);
+}
+
 std::vector<PendingView> Ledger::pending() const {
   return impl_->pending();
 }

@@ -10,6 +10,7 @@
 #include <gpuactors/ledger/view.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -200,6 +201,10 @@ public:
 
   /// Returns all waiting requests in the order of the queue: priority, then age.
   [[nodiscard]] std::vector<PendingView> pending() const;
+
+  /// Visits the same until `visit` returns false. To find a reason takes as long as to look for a place: only so many
+  /// are found, each for all waiting requests that ask for the same; those of further ones are empty.
+  void for_each_pending(std::size_t most_reasons, const std::function<bool(const PendingView&)>& visit) const;
 
   [[nodiscard]] std::vector<ReservationView> reservations() const;
 

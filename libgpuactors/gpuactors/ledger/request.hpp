@@ -43,7 +43,7 @@ struct ResourceRequest {
   LabelConditions labels;
   /// Only nodes that have this type of tasks or actors (`Ledger::type`); none means any. Bundles have none.
   TypeId type;
-  /// Requests of higher priority are served first.
+  /// Requests of higher priority are served first; at most `limits::priority`, and at least as much below zero.
   int priority = 0;
   Strategy strategy = Strategy::pack;
   /// How long the request may stay pending before it is rejected with `no_capacity`.

@@ -147,6 +147,13 @@ Result<void> check_distances(const NodeSpec& node) {
   return {};
 }
 
+Result<void> check_priority(int priority) {
+  if (priority < -limits::priority || priority > limits::priority)
+    return fail(Errc::invalid_argument,
+                fmt::format("priority is {}: {} to {} is allowed", priority, -limits::priority, limits::priority));
+  return {};
+}
+
 } // namespace
 
 Result<void> check_types(std::string_view node, const std::optional<std::vector<std::string>>& types) {
@@ -179,6 +186,7 @@ Result<void> validate(const ResourceRequest& request) {
   GPUACTORS_TRY(check_count("labels", request.labels.size(), limits::labels_per_request));
   for (const auto& [key, condition] : request.labels)
     GPUACTORS_TRY(check_condition(key, condition));
+  GPUACTORS_TRY(check_priority(request.priority));
   GPUACTORS_TRY(check_timeout(request.queue_timeout));
   if (request.group ? request.bundle < -1 : request.bundle < -1 || request.bundle > 0)
     return fail(Errc::invalid_argument,
@@ -189,6 +197,7 @@ Result<void> validate(const ResourceRequest& request) {
 
 Result<void> validate(const GroupRequest& group) {
   GPUACTORS_TRY(check_name("name", group.name));
+  GPUACTORS_TRY(check_priority(group.priority));
   GPUACTORS_TRY(check_timeout(group.queue_timeout));
   if (group.bundles.empty())
     return fail(Errc::invalid_argument, "a placement group needs at least one bundle");

@@ -1,6 +1,8 @@
 // Views: copies of the ledger's state.
 #include <gpuactors/ledger/impl.hpp>
 
+#include <limits>
+
 namespace gpuactors {
 
 namespace {
@@ -106,15 +108,25 @@ std::vector<BundleGrant> Ledger::Impl::bundles_of(GroupId id) const {
   return bundles;
 }
 
-std::vector<PendingView> Ledger::Impl::pending() const {
-  std::vector<PendingView> views;
+void Ledger::Impl::for_each_pending(std::size_t most_reasons,
+                                    const std::function<bool(const PendingView&)>& visit) const {
   std::map<const Shape*, std::string> reasons;
   for (const auto& [key, entry] : queue_.entries()) {
-    const auto [reason, added] = reasons.try_emplace(entry.shape);
-    if (added)
-      reason->second = why_pending(*entry.shape->key, entry.shape->prospect);
-    views.push_back({entry.request, entry.group, entry.name, key.priority, entry.since, reason->second});
+    auto reason = reasons.find(entry.shape);
+    if (reason == reasons.end() && reasons.size() < most_reasons)
+      reason = reasons.emplace(entry.shape, why_pending(*entry.shape->key, entry.shape->prospect)).first;
+    if (!visit({entry.request, entry.group, entry.name, key.priority, entry.since,
+                reason != reasons.end() ? reason->second : std::string{}}))
+      return;
   }
+}
+
+std::vector<PendingView> Ledger::Impl::pending() const {
+  std::vector<PendingView> views;
+  for_each_pending(std::numeric_limits<std::size_t>::max(), [&](const PendingView& view) {
+    views.push_back(view);
+    return true;
+  });
   return views;
 }
 

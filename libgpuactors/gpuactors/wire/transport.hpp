@@ -178,8 +178,8 @@ public:
                                            TimePoint deadline, std::uint64_t hand_over = 0, OpenDevice open = {});
 
   /// Reports to the server's source that this hand-over of region `id` has arrived, as `fetch` does. Blocks until the
-  /// report is sent; drops it if the server cannot be reached.
-  void taken(const BulkAddress& address, std::uint64_t id, std::uint64_t hand_over);
+  /// report is sent; drops it if the server cannot be reached, or not by `deadline`.
+  void taken(const BulkAddress& address, std::uint64_t id, std::uint64_t hand_over, TimePoint deadline);
 
   /// Returns the number of connections kept for later fetches.
   [[nodiscard]] std::size_t idle_connections() const;

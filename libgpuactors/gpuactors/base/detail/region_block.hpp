@@ -53,6 +53,8 @@ struct RegionMapping {
   Descriptor memory;
   /// Whether an earlier region used this memory, so its pages are already allocated.
   bool warm = false;
+  /// Whether all later mappings of it can only read: from the first region that was sealed on.
+  bool sealed = false;
   /// Whether `populate` has run: this process's page table has entries for all pages.
   bool populated = false;
   /// When the last region that used this memory ended.

@@ -39,6 +39,11 @@ FoundActor as_ended(const v1::ActorInfo& actor, Errc code, std::string reason) {
   return found;
 }
 
+Result<void> check_shown(const v1::ActorHandle& handle) {
+  GPUACTORS_TRY(check_shown_name("the actor that is referred to", handle.name()));
+  return check_shown_name("the type of the actor that is referred to", handle.type());
+}
+
 Error of_elsewhere(const v1::ActorHandle& handle) {
   return Error{Errc::not_found,
                fmt::format("{} is not in this cluster: another actor has its number here, so it was spawned in another "
@@ -61,13 +66,13 @@ Result<void> BrokerCore::check_names(const v1::SpawnActor& message) {
 Result<void> BrokerCore::check_names(const v1::FindActor& message) {
   GPUACTORS_TRY(check_shown_name("the actor", message.name()));
   GPUACTORS_TRY(check_shown_name("the actor's name space", message.name_space()));
-  GPUACTORS_TRY(check_shown_name("the actor that is referred to", message.handle().name()));
-  return check_shown_name("the type of the actor that is referred to", message.handle().type());
+  return check_shown(message.handle());
 }
 
 Result<void> BrokerCore::check_names(const v1::KillActor& message) {
   GPUACTORS_TRY(check_shown_name("the actor", message.name()));
-  return check_shown_name("the actor's name space", message.name_space());
+  GPUACTORS_TRY(check_shown_name("the actor's name space", message.name_space()));
+  return check_shown(message.handle());
 }
 
 void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller, const Payload& config,
@@ -271,12 +276,16 @@ void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAn
       early_.keep(EarlyCalls::Kill{message, caller, std::move(answer)});
     else if (message.again())
       answer.deliver({});
+    else if (message.has_handle())
+      answer.deliver(fail(Errc::not_found, why_not_there(message.handle())));
     else
       answer.deliver(fail(message.name().empty()
                               ? Error{Errc::not_found, fmt::format("there is no actor {}", message.id())}
                               : no_actor(message.name_space(), message.name())));
     return;
   }
+  if (message.has_handle() && is_of_elsewhere(message.handle(), record->spec.origin()))
+    return answer.deliver(fail(of_elsewhere(message.handle())));
   if (auto permitted = check_owner(caller, fmt::format("actor {}", record->request.name()), record->spec.owner());
       !permitted)
     return answer.deliver(std::move(permitted));
@@ -309,7 +318,7 @@ void BrokerCore::kill(ActorRecord& record, std::uint64_t grace_ms, std::string w
     const auto request = record.waiting_for;
     actor_requests_.erase(request);
     const auto id = record.id;
-    apply(ledger_.cancel(request, world_.now()), "kill");
+    withdraw_from_ledger(request, "kill");
     forget_actor(id, Error{Errc::cancelled, why + ", before it was placed"});
     return;
   }

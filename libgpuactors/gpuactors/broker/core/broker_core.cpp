@@ -16,6 +16,7 @@ BrokerCore::BrokerCore(BrokerWorld& world, BrokerOptions options)
   : world_(world), options_(std::move(options)), ledger_(ledger_options(options_.last_id)), log_(world),
     keeper_(world, log_, options_.store, options_.last_id),
     rooms_("actors and placement groups", limits::started_per_name, limits::started_bytes_per_name),
+    leases_room_("leases for tasks, or requests for them", limits::leases_per_name, 0),
     standstill_(options_.heartbeat, options_.link_timeout),
     followers_(options_.term, options_.link_timeout, options_.other, world.now()), last_request_(options_.last_id),
     last_actor_(options_.last_id), last_group_(options_.last_id) {

@@ -139,6 +139,8 @@ private:
   void admit(std::vector<Arrival> arrivals);
   void adopt(const v1::HeldLease& held, const v1::Node& node);
   void adopt_actor(const v1::HeldLease& held);
+  /// Whether this broker has given the client another actor for the same request, which has its place already.
+  [[nodiscard]] bool has_running_twin(const v1::HeldLease& held) const;
   /// Ends the actor's life that is known, or the request for one, for a later life that a node has brought.
   void replace_life(ActorRecord& record);
   /// The lease of the life that is known, or that was known last; null if none is known.
@@ -345,6 +347,9 @@ private:
   void apply(const Ledger::Events& events);
   void apply(Result<Ledger::Events> events, std::string_view what);
   void on_granted(const Event& event);
+  /// Nobody waits for it any more. If it was granted by a call of the ledger whose events are still being applied, that
+  /// event gives the lease back.
+  void withdraw_from_ledger(RequestId request, std::string_view what);
   void on_refused(const Event& event);
   void on_lost(const Event& event);
   void make_way(RequestId request);
@@ -402,8 +407,9 @@ private:
   std::map<GroupId, GroupRecord> groups_;
   std::map<std::pair<ClientId, std::uint64_t>, GroupId> submitted_groups_;
   Offspring offspring_;
-  // For actors and placement groups of clients.
+  // For actors and placement groups of clients, and for leases for tasks that clients have or wait for.
   Rooms rooms_;
+  Rooms leases_room_;
   std::map<LeaseId, TaskLease> task_leases_;
   std::map<LeaseId, ActorId> actor_leases_;
   // The grace in milliseconds of leases whose agents were told to end them.

@@ -87,7 +87,17 @@ void BrokerCore::on_granted(const Event& event) {
     reserved_[event.lease->id] = move->second;
   } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
     start_actor(*event.lease, actors_.at(actor.mapped()));
+  } else {
+    // An event before it, of the same call of the ledger, has taken away whoever waited.
+    apply(ledger_.release(event.lease->id, event.lease->epoch, world_.now()), "release");
   }
+  if (const auto group = groups_.find(event.lease->group); group != groups_.end() && group->second.ending)
+    end_group(event.lease->group);
+}
+
+void BrokerCore::withdraw_from_ledger(RequestId request, std::string_view what) {
+  if (ledger_.lease_of(request) == nullptr)
+    apply(ledger_.cancel(request, world_.now()), what);
 }
 
 void BrokerCore::on_refused(const Event& event) {

@@ -119,7 +119,7 @@ void BrokerCore::end_group(GroupId id) {
     const auto request = found->second.waiting_for;
     if (found->second.state == ActorState::waiting) {
       actor_requests_.erase(request);
-      apply(ledger_.cancel(request, world_.now()), "release_group");
+      withdraw_from_ledger(request, "release_group");
     } else if (found->second.state != ActorState::pausing) {
       continue; // granted when the request before it was withdrawn
     }

@@ -1,4 +1,5 @@
 // The broker and leases for tasks: from the request to the lease's end.
+#include <gpuactors/base/fingerprint.hpp>
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/broker/core/convert.hpp>
 #include <gpuactors/broker/core/requests.hpp>
@@ -8,6 +9,23 @@
 #include <fmt/format.h>
 
 namespace gpuactors {
+
+namespace {
+
+/// A request and whose it is. A long one in short, because it is kept as long as the lease; two that are taken for one
+/// are of one client, at least.
+std::string key_of(std::uint64_t client, const v1::ResourceRequest& asked) {
+  constexpr std::size_t most = 512;
+  auto bytes = deterministic_bytes(asked);
+  if (bytes.size() > most) {
+    Fingerprint fingerprint;
+    fingerprint.add(bytes);
+    bytes = fmt::format("{} bytes, {}", bytes.size(), fingerprint.to_string());
+  }
+  return fmt::format("{}/{}", client, bytes);
+}
+
+} // namespace
 
 // -- requests -------------------------------------------------------------------------------------
 
@@ -30,11 +48,15 @@ void BrokerCore::acquire(const v1::AcquireLease& message, const Caller& caller, 
     std::exchange(known->answer, std::move(answer)).deliver(fail(Errc::cancelled, "the request was repeated"));
     return;
   }
+  auto place = leases_room_.enter(caller, 0);
+  if (!place)
+    return answer.deliver(fail(place.error()));
   const auto id = RequestId{++last_request_};
   TaskRequest waiting;
+  waiting.place = std::move(*place);
   waiting.client = message.client();
   waiting.client_request = message.client_request();
-  waiting.key = fmt::format("{}/{}", message.client(), deterministic_bytes(asked));
+  waiting.key = key_of(message.client(), asked);
   waiting.group = request->group;
   waiting.isolated = message.request().isolated();
   waiting.environment = message.request().environment();
@@ -114,6 +136,7 @@ void BrokerCore::start_runner(const Lease& lease, TaskRequest request) {
   auto& held = task_leases_[lease.id];
   held.client = request.client;
   held.key = std::move(request.key);
+  held.place = std::move(request.place);
   held.starting = std::move(request.answer);
   v1::StartRunner order;
   *order.mutable_lease() = to_wire(lease);

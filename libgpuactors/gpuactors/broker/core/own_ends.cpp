@@ -51,7 +51,7 @@ void BrokerCore::apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_
   }
   if (record.state == ActorState::waiting) {
     actor_requests_.erase(record.waiting_for);
-    apply(ledger_.cancel(record.waiting_for, world_.now()), "own end");
+    withdraw_from_ledger(record.waiting_for, "own end");
   }
   log_.add(EventKind::died, record.request.name(), error.message());
   log_.count(std::string{to_string(EventKind::died)} + '/' + std::string{to_string(error.code())});

@@ -265,7 +265,7 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   *event.mutable_lease() = held.lease();
   last_request_ = std::max(last_request_, lease.request.value());
   if (held.has_actor() && !over && forgotten_.count(ActorId{held.actor().actor()}) == 0
-      && !is_before_own_end(ActorId{held.actor().actor()}, id)) {
+      && !is_before_own_end(ActorId{held.actor().actor()}, id) && !has_running_twin(held)) {
     const auto known = actors_.find(ActorId{held.actor().actor()});
     if (known == actors_.end() || known->second.state == ActorState::returning)
       return adopt_actor(held);
@@ -303,7 +303,7 @@ void BrokerCore::replace_life(ActorRecord& record) {
   if (record.state == ActorState::waiting) {
     const auto request = record.waiting_for;
     actor_requests_.erase(request);
-    apply(ledger_.cancel(request, world_.now()), "adopt");
+    withdraw_from_ledger(request, "adopt");
   }
   if (!record.lease)
     return;
@@ -312,6 +312,15 @@ void BrokerCore::replace_life(ActorRecord& record) {
   actor_leases_.erase(old);
   task_leases_[old].client = record.client;
   end_task_lease(old);
+}
+
+bool BrokerCore::has_running_twin(const v1::HeldLease& held) const {
+  const auto twin = spawns_.find({held.actor().client(), held.actor().client_request()});
+  // Of two actors of earlier brokers, the later one is the client's. Numbers grow, also from one broker to the next.
+  if (twin == spawns_.end() || twin->second <= ActorId{held.actor().actor()})
+    return false;
+  const auto state = actors_.at(twin->second).state;
+  return state == ActorState::starting || state == ActorState::alive || state == ActorState::stopping;
 }
 
 void BrokerCore::adopt_actor(const v1::HeldLease& held) {
@@ -502,7 +511,7 @@ void BrokerCore::cancel_requests(ClientId id) {
       waiting.push_back(request);
   for (const auto request : waiting)
     if (take_task_request(request)) // else granted when the request before it was withdrawn
-      apply(ledger_.cancel(request, world_.now()), "cancel");
+      withdraw_from_ledger(request, "cancel");
 }
 
 void BrokerCore::end_stray_leases(ClientId id, const std::set<LeaseId>& claimed) {

@@ -62,13 +62,13 @@ public:
   using Ledger::could_be_served;
   using Ledger::find_lease;
   using Ledger::find_remains;
+  using Ledger::for_each_pending;
   using Ledger::is_pending;
   using Ledger::lease_of;
   using Ledger::leases;
   using Ledger::next_timeout;
   using Ledger::nodes;
   using Ledger::over_quota;
-  using Ledger::pending;
   using Ledger::quotas;
   using Ledger::remains;
   using Ledger::type;

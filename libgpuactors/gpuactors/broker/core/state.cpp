@@ -59,15 +59,14 @@ void BrokerCore::add_actors(v1::ClusterState& result, StateRoom& room, Allowance
 }
 
 void BrokerCore::add_queue(v1::ClusterState& result, StateRoom& room) const {
-  for (const auto& waiting : ledger_.pending()) {
+  ledger_.for_each_pending(limits::queue_reasons, [&](const PendingView& waiting) {
     auto* entry = result.add_queue();
     entry->set_id(waiting.request.value());
     entry->set_name(waiting.name);
     entry->set_priority(waiting.priority);
     entry->set_reason(waiting.reason);
-    if (!room.keeps(*result.mutable_queue(), "queue"))
-      return;
-  }
+    return room.keeps(*result.mutable_queue(), "queue");
+  });
 }
 
 void BrokerCore::add_present(v1::ClusterState& result, StateRoom& room) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/base/ids.hpp>
+#include <gpuactors/broker/core/rooms.hpp>
 #include <gpuactors/broker/core/world.hpp>
 
 #include <cstdint>
@@ -16,6 +17,8 @@ struct TaskRequest {
   std::uint64_t client_request = 0;
   /// Client and resource request, as one string: leases with another key make way for this request.
   std::string key;
+  /// Of the client's name, for the request and then its lease.
+  Rooms::Place place;
   GroupId group;
   bool isolated = false;
   google::protobuf::Map<std::string, std::string> environment;
@@ -27,6 +30,7 @@ struct TaskRequest {
 struct TaskLease {
   std::uint64_t client = 0;
   std::string key;
+  Rooms::Place place;
   /// The answer to the client, set while the lease's runner is being started.
   std::optional<BrokerAnswer<Grant>> starting;
   bool reclaimed = false;

@@ -50,7 +50,7 @@ void CloseNotice::run(Duration wait, TimePoint begun) {
     const auto now = Clock::now();
     try {
       notice_(close_notice(holders_->still_there(now), now - begun));
-    } catch (const std::exception&) { // the program's function, or no memory: closing goes on
+    } catch (...) { // the program's function, or no memory: closing goes on
     }
     wait = std::min<Duration>(2 * wait, limits::notice_longest);
     lock.lock();

@@ -390,7 +390,7 @@ void ClusterCore::notice(std::string_view line) const noexcept {
   try {
     if (notice_)
       notice_(line);
-  } catch (const std::exception&) { // the program's own function
+  } catch (...) { // the program's own function
   }
 }
 
@@ -422,6 +422,9 @@ void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const Pl
   {
     const std::lock_guard lock{cell.mutex};
     cell.info = info;
+    // Found by two who looked for it at once: to calls that are under way, another life would be their end.
+    if (cell.life != nullptr && cell.life->handle == place.holder && !cell.down.load(std::memory_order_relaxed))
+      return;
     cell.ended.reset();
     cell.lives_again.store(info.max_restarts() != 0, std::memory_order_relaxed);
     cell.life = std::move(life);

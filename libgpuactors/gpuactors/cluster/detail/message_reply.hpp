@@ -1,7 +1,9 @@
 // Futures for the answers to control requests. Internal to the cluster layer.
 #pragma once
 
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/future.hpp>
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/wire/request_port.hpp>
 
@@ -10,9 +12,23 @@
 
 namespace gpuactors::detail {
 
+inline Failure closed_already() {
+  return fail(Errc::unavailable, "the cluster was closed");
+}
+
+/// Until when the broker says that a time was over, if it is there.
+inline TimePoint answered_by(TimePoint begin, Duration time) {
+  return deadline_after(deadline_after(begin, time), limits::link_timeout);
+}
+
 /// The error of a request that the broker has not answered in time.
 inline Error broker_overdue() {
   return Error{Errc::deadline_exceeded, "the broker has not answered in time: it is away, or busy"};
+}
+
+/// The error of a request whose answer nobody waits for any more; the broker does what it was asked to.
+inline Error no_longer_awaited() {
+  return Error{Errc::cancelled, "the future was cancelled; what was asked for is done all the same"};
 }
 
 /// Completes a future with the message in the answer.
@@ -30,6 +46,10 @@ public:
   [[nodiscard]] Error overdue() const override {
     return broker_overdue();
   }
+
+  void give_up(Cancel) override {
+    this->complete(fail(no_longer_awaited()));
+  }
 };
 
 /// Completes a future without a value.
@@ -46,7 +66,20 @@ public:
   [[nodiscard]] Error overdue() const override {
     return broker_overdue();
   }
+
+  void give_up(Cancel) override {
+    complete(fail(no_longer_awaited()));
+  }
 };
+
+/// Sends the broker a request that is answered with Done.
+template <class Message>
+Future<void> ask_done(ClusterCore& core, TimePoint deadline, Message message) {
+  auto reply = std::make_shared<DoneReply>();
+  reply->executor = core.executor();
+  core.ask_broker(reply, deadline, std::move(message));
+  return Future<void>{std::move(reply)};
+}
 
 /// The answer to a request that creates something for the program, such as an actor. Cancelling it withdraws the
 /// request: it is not served, or undone.

@@ -9,19 +9,11 @@
 
 namespace gpuactors::detail {
 
-namespace {
-
-Error waited_too_long() {
-  return Error{Errc::no_capacity, "the task waited in the queue as long as it may"};
-}
-
-} // namespace
-
 // -- replies -------------------------------------------------------------------------------------
 
 class TaskDispatcher::LeaseReply : public OwnReply {
 public:
-  LeaseReply(std::weak_ptr<TaskDispatcher> dispatcher, std::shared_ptr<Shape> shape, std::uint64_t request)
+  LeaseReply(std::weak_ptr<TaskDispatcher> dispatcher, ShapePtr shape, std::uint64_t request)
     : dispatcher_(std::move(dispatcher)), shape_(std::move(shape)), request_(request) {
     // nop
   }
@@ -39,45 +31,44 @@ public:
 
 private:
   std::weak_ptr<TaskDispatcher> dispatcher_;
-  std::shared_ptr<Shape> shape_;
+  ShapePtr shape_;
   std::uint64_t request_;
 };
 
-// -- TaskDispatcher -------------------------------------------------------------------------------
+// -- tasks ---------------------------------------------------------------------------------------
 
 TaskDispatcher::TaskDispatcher(RequestPort& port, std::shared_ptr<BrokerLink> broker,
                                std::shared_ptr<WorkerLinks> workers, std::uint64_t client)
   : port_(port), broker_(std::move(broker)), workers_(std::move(workers)), client_(client),
-    most_leases_here_(std::min<std::size_t>(limits::leases_without_resources, 4 * std::max(2U, usable_cpus()))) {
+    core_(workers_ != nullptr,
+          std::min<std::size_t>(limits::leases_without_resources, 4 * std::max(2U, usable_cpus()))) {
   // nop
+}
+
+template <class Decide>
+void TaskDispatcher::carry_out(Decide&& decide) {
+  Outbox outbox;
+  {
+    const std::lock_guard lock{mutex_};
+    decide(outbox.orders);
+    admit(outbox);
+  }
+  flush(outbox);
 }
 
 void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, std::shared_ptr<const TaskShape> wanted,
                             std::optional<Duration> queue_timeout, std::optional<Duration> deadline) {
   task->dispatcher_ = weak_from_this();
-  task->shape_ = std::move(wanted);
   task->queue_timeout_ = queue_timeout;
-  task->call.made = Clock::now();
+  const auto now = Clock::now();
+  task->call.made = now;
   if (deadline) {
-    task->call.deadline = deadline_after(task->call.made, *deadline);
+    task->call.deadline = deadline_after(now, *deadline);
     start_timer(task, Timer::deadline, *deadline, Error{Errc::deadline_exceeded, "the task's deadline passed"});
   }
   if (queue_timeout)
     start_timer(task, Timer::queue, *queue_timeout, waited_too_long());
-  Outbox outbox;
-  {
-    const std::lock_guard lock{mutex_};
-    const auto& shape = shape_of(*task->shape_);
-    enqueue(*shape, task, false);
-    if (!shape->idle.empty()) {
-      const auto lease = shape->idle.back();
-      shape->idle.pop_back();
-      use(slots_.at(lease), outbox);
-    } else {
-      balance(shape, outbox);
-    }
-  }
-  flush(outbox);
+  carry_out([&](Orders& orders) { core_.submit(task, std::move(wanted), now, orders); });
   // One timer may have ended it before the other one was known.
   if (task->finished())
     stop_timers(*task);
@@ -93,20 +84,12 @@ void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) 
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
-    // `withdrawn_` is set before the task is finished, so that a lease which comes in between skips the task.
-    const bool waits = task.queued_ && !std::exchange(task.withdrawn_, true);
-    task.withdrawn_ = true;
-    if (waits)
-      if (const auto shape = shapes_.find(task.shape_->key); shape != shapes_.end()) {
-        ++shape->second->withdrawn;
-        compact(*shape->second);
-        balance(std::shared_ptr{shape->second}, outbox);
-      }
-    if (const auto slot = slots_.find(task.lease_); slot != slots_.end()) {
-      control = slot->second.control;
-      message.set_lease(task.lease_.value());
-      message.set_call(id_of(task).value());
+    if (const auto attempt = core_.withdraw(task, outbox.orders)) {
+      control = places_.at(attempt->lease).control;
+      message.set_lease(attempt->lease.value());
+      message.set_call(attempt->call.value());
     }
+    admit(outbox);
   }
   task.finish(fail(reason));
   stop_timers(task);
@@ -120,262 +103,121 @@ void TaskDispatcher::credit(const PendingTask& task, std::uint32_t items) {
   caf::strong_actor_ptr control;
   {
     const std::lock_guard lock{mutex_};
-    const auto slot = slots_.find(task.lease_);
-    if (slot == slots_.end())
+    const auto attempt = core_.attempt_of(task);
+    if (!attempt)
       return; // the task is over, and nobody waits for credit
-    control = slot->second.control;
-    message.set_lease(task.lease_.value());
-    message.set_call(id_of(task).value());
+    control = places_.at(attempt->lease).control;
+    message.set_lease(attempt->lease.value());
+    message.set_call(attempt->call.value());
   }
   message.set_items(items);
   port_.tell(control, std::move(message));
 }
 
-void TaskDispatcher::reclaim(LeaseId lease) {
-  Outbox outbox;
-  {
-    const std::lock_guard lock{mutex_};
-    const auto slot = slots_.find(lease);
-    if (slot == slots_.end()) {
-      constexpr std::size_t most = 1'024;
-      early_reclaims_.insert(lease);
-      // Lower ids are older. A lease that was given back meanwhile would stay here for good.
-      if (early_reclaims_.size() > most)
-        early_reclaims_.erase(early_reclaims_.begin());
-      return;
-    }
-    slot->second.reclaimed = true;
-    if (slot->second.under_way.empty())
-      give_back(lease, outbox);
-  }
-  flush(outbox);
-}
-
 void TaskDispatcher::answered(PendingTask& task, bool runner_suspect) {
   stop_timers(task);
-  Outbox outbox;
-  {
-    const std::lock_guard lock{mutex_};
-    const auto slot = slots_.find(task.lease_);
-    task.lease_ = LeaseId{};
-    if (slot == slots_.end())
-      return;
-    auto& used = slot->second;
-    std::erase_if(used.under_way, [&](const auto& known) { return known.get() == &task; });
-    const auto now = Clock::now();
-    constexpr int memory = 8;
-    used.shape->pace += (now - used.since - used.shape->pace) / memory;
-    used.since = now;
-    const auto most = used.shape->max_calls;
-    if (!used.reclaimed && !runner_suspect && (most == 0 || used.calls < most))
-      use(used, outbox);
-    else if (used.under_way.empty())
-      give_back(slot->first, outbox);
-  }
-  flush(outbox);
+  carry_out([&](Orders& orders) { core_.answered(task, runner_suspect, Clock::now(), orders); });
 }
 
 void TaskDispatcher::taken_back(CallId call, LeaseId lease) {
-  Outbox outbox;
-  {
-    const std::lock_guard lock{mutex_};
-    const auto slot = slots_.find(lease);
-    if (slot == slots_.end())
-      return;
-    auto& under_way = slot->second.under_way;
-    const auto found =
-        std::find_if(under_way.begin(), under_way.end(), [&](const auto& task) { return id_of(*task) == call; });
-    if (found == under_way.end() || !port_.forget((*found)->ticket_))
-      return; // the answer has just come
-    auto task = std::move(*found);
-    under_way.erase(found);
-    task->lease_ = LeaseId{};
-    const auto shape = slot->second.shape;
-    if (task->waited_long_ && !task->finished())
-      outbox.failures.emplace_back(task, waited_too_long());
-    else if (!task->finished())
-      enqueue(*shape, task, true);
-    if (under_way.empty() && slot->second.reclaimed) {
-      give_back(lease, outbox);
-    } else if (under_way.empty()) {
-      use(slot->second, outbox);
-    } else if (!shape->idle.empty()) {
-      const auto idle = shape->idle.back();
-      shape->idle.pop_back();
-      use(slots_.at(idle), outbox);
-    } else {
-      balance(shape, outbox);
-    }
-  }
-  flush(outbox);
+  carry_out([&](Orders& orders) {
+    const auto task = core_.under_way({lease, call});
+    // Else the answer has just come.
+    if (task != nullptr && port_.forget(static_cast<const PendingTask&>(*task).ticket_))
+      core_.taken_back(task, Clock::now(), orders);
+  });
 }
 
-void TaskDispatcher::placed(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Granted& message,
-                            Place place) {
-  if (place.holder != nullptr || workers_ == nullptr)
-    return granted(shape, request, message.lease(), std::move(place.holder), std::move(place.control));
+bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error& error) {
+  const auto now = Clock::now();
+  const auto deadline = task->call.deadline;
+  if (port_.closed() || task->finished() || (deadline != never && now >= deadline)
+      || !TaskCore::use_retry(*task, error, task->call.stream))
+    return false;
+  // That of an attempt which was refused, and so not answered, still runs.
+  stop_timers(*task);
+  if (deadline != never)
+    start_timer(task, Timer::deadline, deadline - now, Error{Errc::deadline_exceeded, "the task's deadline passed"});
   {
     const std::lock_guard lock{mutex_};
-    looked_up_.insert(LeaseId{message.lease().id()});
+    TaskCore::begin_wait(*task);
+  }
+  if (task->queue_timeout_)
+    start_timer(task, Timer::queue, *task->queue_timeout_, waited_too_long());
+  carry_out([&](Orders& orders) { core_.submit_again(task, orders); });
+  return true;
+}
+
+// -- leases --------------------------------------------------------------------------------------
+
+void TaskDispatcher::reclaim(LeaseId lease) {
+  carry_out([&](Orders& orders) { core_.reclaim(lease, orders); });
+}
+
+void TaskDispatcher::placed(const ShapePtr& shape, std::uint64_t request, const v1::Granted& message, Place place) {
+  const TaskCore::LeaseKey key{LeaseId{message.lease().id()}, message.lease().epoch()};
+  if (place.holder != nullptr || workers_ == nullptr)
+    return granted(shape, request, key, std::move(place));
+  {
+    const std::lock_guard lock{mutex_};
+    core_.looks_up(key.id);
   }
   v1::FindHolder wanted;
   wanted.set_lease(message.lease().id());
   wanted.set_epoch(message.lease().epoch());
-  workers_->find(message.address(), wanted,
-                 [weak = weak_from_this(), shape, request, lease = message.lease()](Result<Place> found) {
-                   const auto self = weak.lock();
-                   if (self == nullptr)
-                     return;
-                   if (found)
-                     return self->granted(shape, request, lease, std::move(found->holder), std::move(found->control));
-                   {
-                     const std::lock_guard lock{self->mutex_};
-                     self->looked_up_.erase(LeaseId{lease.id()});
-                   }
-                   self->release(lease);
-                   if (!holder_has_ended(found.error()) || !self->ask_again(shape, request))
-                     self->refused(shape, request, found.error());
-                 });
-}
-
-void TaskDispatcher::release(const v1::Lease& lease) {
-  v1::ReleaseLease message;
-  message.set_lease(lease.id());
-  message.set_epoch(lease.epoch());
-  broker_->tell(std::move(message));
-}
-
-std::vector<LeaseId> TaskDispatcher::leases() const {
-  std::vector<LeaseId> result;
-  const std::lock_guard lock{mutex_};
-  for (const auto& [id, slot] : slots_)
-    result.push_back(id);
-  result.insert(result.end(), looked_up_.begin(), looked_up_.end());
-  return result;
-}
-
-void TaskDispatcher::close() {
-  // Declared before the lock, so that they are destroyed after it is released.
-  decltype(slots_) slots;
-  decltype(shapes_) shapes;
-  const std::lock_guard lock{mutex_};
-  closed_ = true;
-  slots.swap(slots_);
-  shapes.swap(shapes_);
-}
-
-bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error& error) {
-  // What its runner had not begun when it ended runs elsewhere, whoever may run twice.
-  const bool has_run = error.code() != Errc::not_begun;
-  const auto lost = is_loss(error.code());
-  const auto& wanted = task->retry_errors;
-  if (port_.closed() || task->finished()
-      || (has_run
-          && (task->retries_left == 0 || task->call.stream
-              || (!lost && std::find(wanted.begin(), wanted.end(), error.code()) == wanted.end()))))
-    return false;
-  const auto now = Clock::now();
-  if (task->call.deadline != never && now >= task->call.deadline)
-    return false;
-  if (has_run && task->retries_left > 0)
-    --task->retries_left;
-  // That of an attempt which was refused, and so not answered, still runs.
-  stop_timers(*task);
-  if (task->call.deadline != never)
-    start_timer(task, Timer::deadline, task->call.deadline - now,
-                Error{Errc::deadline_exceeded, "the task's deadline passed"});
-  {
-    const std::lock_guard lock{mutex_};
-    task->waited_long_ = false;
-  }
-  if (task->queue_timeout_)
-    start_timer(task, Timer::queue, *task->queue_timeout_, waited_too_long());
-  Outbox outbox;
-  {
-    const std::lock_guard lock{mutex_};
-    const auto& shape = shape_of(*task->shape_);
-    enqueue(*shape, task, true);
-    balance(shape, outbox);
-  }
-  flush(outbox);
-  return true;
-}
-
-void TaskDispatcher::granted(const std::shared_ptr<Shape>& shape, std::uint64_t request, const v1::Lease& lease,
-                             caf::strong_actor_ptr runner, caf::strong_actor_ptr control) {
-  const LeaseId id{lease.id()};
-  const auto watched = runner;
-  Outbox outbox;
-  {
-    const std::lock_guard lock{mutex_};
-    std::erase(shape->requested, request);
-    looked_up_.erase(id);
-    if (closed_)
+  workers_->find(message.address(), wanted, [weak = weak_from_this(), shape, request, key](Result<Place> found) {
+    const auto self = weak.lock();
+    if (self == nullptr)
       return;
-    auto& slot = slots_[id];
-    slot.lease = lease;
-    slot.runner = std::move(runner);
-    slot.control = std::move(control);
-    slot.shape = shape;
-    slot.reclaimed = early_reclaims_.erase(id) > 0;
-    shape->lost = 0;
-    ++shape->leases;
-    use(slot, outbox);
-    balance(shape, outbox);
+    if (found)
+      return self->granted(shape, request, key, std::move(*found));
+    {
+      const std::lock_guard lock{self->mutex_};
+      self->core_.lost(key.id);
+    }
+    self->release(key);
+    if (!holder_has_ended(found.error()) || !self->ask_again(shape, request))
+      self->refused(shape, request, found.error());
+  });
+}
+
+void TaskDispatcher::granted(const ShapePtr& shape, std::uint64_t request, TaskCore::LeaseKey lease, Place place) {
+  const auto runner = place.holder;
+  Outbox outbox;
+  {
+    const std::lock_guard lock{mutex_};
+    places_[lease.id] = std::move(place);
+    if (!core_.granted(shape, request, lease, Clock::now(), outbox.orders)) {
+      places_.erase(lease.id);
+      return;
+    }
+    admit(outbox);
   }
   // The watch starts before the first task is sent, so that it fails every task that is under way when the runner ends.
   // `runner_down` runs first, so that the lease gets no task afterwards.
-  port_.watch(watched, Error{Errc::lease_revoked, "the lease ended while the task was running"},
-              [weak = weak_from_this(), id] {
+  port_.watch(runner, Error{Errc::lease_revoked, "the lease ended while the task was running"},
+              [weak = weak_from_this(), id = lease.id] {
                 if (const auto dispatcher = weak.lock())
                   dispatcher->runner_down(id);
               });
   flush(outbox);
 }
 
-void TaskDispatcher::refused(const std::shared_ptr<Shape>& shape, std::uint64_t request, const Error& error) {
-  Outbox outbox;
-  {
-    const std::lock_guard lock{mutex_};
-    std::erase(shape->requested, request);
-    // With a closed or full port, the next request would be refused right here again.
-    const auto final = error.remedy() == Remedy::give_up || error.code() == Errc::queue_full || port_.closed();
-    if (error.code() != Errc::cancelled) {
-      // A refusal that holds for every task of this shape fails them all, any other refusal only the oldest one.
-      while (auto task = pop_waiting(*shape)) {
-        outbox.failures.emplace_back(std::move(task), error);
-        if (!final)
-          break;
-      }
-    }
-    balance(shape, outbox);
-  }
-  flush(outbox);
+void TaskDispatcher::refused(const ShapePtr& shape, std::uint64_t request, const Error& error) {
+  // With a closed or full port, the next request would be refused right here again.
+  const auto for_all = error.remedy() == Remedy::give_up || error.code() == Errc::queue_full || port_.closed();
+  carry_out([&](Orders& orders) { core_.refused(shape, request, error, for_all, orders); });
 }
 
-bool TaskDispatcher::ask_again(const std::shared_ptr<Shape>& shape, std::uint64_t request) {
+bool TaskDispatcher::ask_again(const ShapePtr& shape, std::uint64_t request) {
   {
-    constexpr int most_lost = 2;
     const std::lock_guard lock{mutex_};
-    // Leases that were requested together are lost together, and count once.
-    if (!shape->pausing && ++shape->lost > most_lost) {
-      shape->lost = 0;
+    if (!core_.ended_early(shape))
       return false;
-    }
-    shape->pausing = true;
   }
   auto due = [weak = weak_from_this(), shape, request] {
-    const auto self = weak.lock();
-    if (self == nullptr)
-      return;
-    Outbox outbox;
-    {
-      const std::lock_guard lock{self->mutex_};
-      shape->pausing = false;
-      std::erase(shape->requested, request);
-      self->balance(shape, outbox);
-    }
-    self->flush(outbox);
+    if (const auto self = weak.lock())
+      self->carry_out([&](Orders& orders) { self->core_.pause_over(shape, request, orders); });
   };
   auto closed = [weak = weak_from_this(), shape, request](const Error& error) {
     if (const auto self = weak.lock())
@@ -386,66 +228,66 @@ bool TaskDispatcher::ask_again(const std::shared_ptr<Shape>& shape, std::uint64_
 }
 
 void TaskDispatcher::runner_down(LeaseId lease) {
-  Outbox outbox;
-  {
-    const std::lock_guard lock{mutex_};
-    const auto slot = slots_.find(lease);
-    if (slot == slots_.end())
-      return;
-    const auto shape = slot->second.shape;
-    std::erase(shape->idle, lease);
-    --shape->leases;
-    // One of its tasks may have caused the end: the next tasks are sent one at a time until tasks prove short again.
-    if (!slot->second.under_way.empty())
-      shape->pace = limits::tasks_ahead_wait;
-    // Perhaps only the connection was lost: the runner then lives on under a lease that nobody uses any more.
-    outbox.releases.push_back(std::move(slot->second.lease));
-    slots_.erase(slot);
-    balance(shape, outbox);
-  }
-  flush(outbox);
+  carry_out([&](Orders& orders) { core_.runner_down(lease, orders); });
 }
 
 void TaskDispatcher::sweep() {
-  Outbox outbox;
   bool more = false;
-  {
-    const std::lock_guard lock{mutex_};
-    const auto now = Clock::now();
-    std::vector<LeaseId> late;
-    for (auto& [id, slot] : slots_) {
-      if (slot.under_way.size() > 1) {
-        more = true;
-        if (now - slot.since >= limits::tasks_ahead_wait)
-          recall_waiting(slot, outbox);
-      }
-      if (!slot.under_way.empty())
-        continue;
-      if (now - slot.idle_since >= limits::lease_linger)
-        late.push_back(id);
-      else
-        more = true;
-    }
-    for (const auto id : late)
-      give_back(id, outbox);
-    sweeping_ = more;
-  }
-  flush(outbox);
+  carry_out([&](Orders& orders) { more = core_.sweep(Clock::now(), orders); });
   if (more)
     schedule_sweep();
 }
 
-// -- outside of the lock --------------------------------------------------------------------------
+std::vector<LeaseId> TaskDispatcher::leases() const {
+  const std::lock_guard lock{mutex_};
+  return core_.leases();
+}
 
-void TaskDispatcher::Outbox::run(Run run) {
-  // There is nearly always exactly one, which needs no allocation.
-  if (!first_run)
-    first_run.emplace(std::move(run));
+void TaskDispatcher::close() {
+  // Declared before the lock, so that they are destroyed after it is released.
+  std::shared_ptr<void> remains;
+  decltype(places_) places;
+  const std::lock_guard lock{mutex_};
+  remains = core_.close();
+  places.swap(places_);
+}
+
+// -- orders --------------------------------------------------------------------------------------
+
+void TaskDispatcher::admit(Outbox& outbox) {
+  auto& orders = outbox.orders;
+  if (orders.first_run)
+    admit(std::move(*orders.first_run), outbox);
+  // One that cannot be sent makes room for others, which come behind.
+  for (std::size_t i = 0; i < orders.runs.size(); ++i)
+    admit(std::move(orders.runs[i]), outbox);
+  for (const auto& [lease, call] : orders.recalls) {
+    v1::CancelCall message;
+    message.set_call(call.value());
+    message.set_lease(lease.value());
+    message.set_take_back(true);
+    outbox.recalls.emplace_back(places_.at(lease).control, std::move(message));
+  }
+  for (const auto& lease : orders.releases)
+    places_.erase(lease.id);
+}
+
+void TaskDispatcher::admit(Orders::Run run, Outbox& outbox) {
+  const auto& runner = places_.at(run.lease).holder;
+  auto task = std::static_pointer_cast<PendingTask>(std::move(run.task));
+  const auto ticket = port_.add(task, runner, never);
+  if (!ticket)
+    return core_.not_sent(std::move(task), ticket.error(), Clock::now(), outbox.orders);
+  task->ticket_ = *ticket;
+  TaskCore::begin(*task, port_.call_id(*ticket));
+  if (!outbox.first_run)
+    outbox.first_run.emplace(Outbox::Run{std::move(task), runner, *ticket});
   else
-    runs.push_back(std::move(run));
+    outbox.runs.push_back({std::move(task), runner, *ticket});
 }
 
 void TaskDispatcher::flush(Outbox& outbox) {
+  auto& orders = outbox.orders;
   const auto deliver = [this](const Outbox::Run& run) {
     // A copy: the runner may have ended, and another thread be sending the task again.
     auto call = run.task->call;
@@ -459,51 +301,62 @@ void TaskDispatcher::flush(Outbox& outbox) {
   mark_sent(outbox);
   for (auto& [control, message] : outbox.recalls)
     port_.tell(control, std::move(message));
-  for (const auto& lease : outbox.releases)
+  for (const auto& lease : orders.releases)
     release(lease);
-  for (const auto& acquire : outbox.acquires) {
-    v1::AcquireLease message;
-    *message.mutable_request() = acquire.shape->request;
-    message.set_client_request(acquire.request);
-    message.set_client(client_);
-    broker_->ask(std::make_shared<LeaseReply>(weak_from_this(), acquire.shape, acquire.request), never,
-                 std::move(message));
-    if (withdrawn_since_made(acquire.request))
-      outbox.withdrawals.push_back(acquire.request);
-  }
-  for (const auto request : outbox.withdrawals) {
-    v1::CancelAcquire message;
-    message.set_client_request(request);
-    message.set_client(client_);
-    broker_->tell(std::move(message));
-  }
-  for (auto& [task, error] : outbox.failures)
+  for (const auto& wanted : orders.acquires)
+    acquire(wanted);
+  for (const auto request : orders.withdrawals)
+    withdraw_request(request);
+  for (auto& [task, error] : orders.failures) {
+    const auto failed = std::static_pointer_cast<PendingTask>(std::move(task));
     // A full port would refuse a repeated task right here again.
-    if (error.code() == Errc::queue_full || !retry(task, error))
-      task->finish(fail(error));
-  if (outbox.start_sweep)
+    if (error.code() == Errc::queue_full || !retry(failed, error))
+      failed->finish(fail(error));
+  }
+  if (orders.start_sweep)
     schedule_sweep();
-}
-
-bool TaskDispatcher::withdrawn_since_made(std::uint64_t request) {
-  const std::lock_guard lock{mutex_};
-  return unsent_.extract(request).mapped();
 }
 
 void TaskDispatcher::mark_sent(const Outbox& outbox) {
   // Without other processes, no task is sent ahead, and none is recalled.
   if (workers_ == nullptr || !outbox.first_run)
     return;
-  const auto mark = [](const Outbox::Run& run) {
-    // It may be under way again by now, and not be sent yet.
-    if (run.task->ticket_ == run.ticket)
-      run.task->sent_.store(true, std::memory_order_relaxed);
-  };
   const std::lock_guard lock{mutex_};
-  mark(*outbox.first_run);
+  TaskCore::sent(*outbox.first_run->task, port_.call_id(outbox.first_run->ticket));
   for (const auto& run : outbox.runs)
-    mark(run);
+    TaskCore::sent(*run.task, port_.call_id(run.ticket));
 }
+
+void TaskDispatcher::acquire(const Orders::Acquire& wanted) {
+  v1::AcquireLease message;
+  *message.mutable_request() = TaskCore::request_of(wanted.shape);
+  message.set_client_request(wanted.request);
+  message.set_client(client_);
+  broker_->ask(std::make_shared<LeaseReply>(weak_from_this(), wanted.shape, wanted.request), never, std::move(message));
+  bool withdrawn = false;
+  {
+    const std::lock_guard lock{mutex_};
+    withdrawn = core_.asked(wanted.request);
+  }
+  if (withdrawn)
+    withdraw_request(wanted.request);
+}
+
+void TaskDispatcher::withdraw_request(std::uint64_t request) {
+  v1::CancelAcquire message;
+  message.set_client_request(request);
+  message.set_client(client_);
+  broker_->tell(std::move(message));
+}
+
+void TaskDispatcher::release(TaskCore::LeaseKey lease) {
+  v1::ReleaseLease message;
+  message.set_lease(lease.id.value());
+  message.set_epoch(lease.epoch);
+  broker_->tell(std::move(message));
+}
+
+// -- timers --------------------------------------------------------------------------------------
 
 void TaskDispatcher::schedule_sweep() {
   auto due = [weak = weak_from_this()] {
@@ -522,8 +375,7 @@ void TaskDispatcher::start_timer(const std::shared_ptr<PendingTask>& task, Timer
       return;
     if (timer == Timer::queue) {
       const std::lock_guard lock{dispatcher->mutex_};
-      late->waited_long_ = true;
-      if (late->lease_)
+      if (!TaskCore::wait_is_over(*late))
         return;
     }
     dispatcher->cancel(*late, error);

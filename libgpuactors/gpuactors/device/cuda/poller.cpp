@@ -1,5 +1,6 @@
 // Watching events.
 #include <gpuactors/device/cuda/poller.hpp>
+#include <gpuactors/device/detail/call_back.hpp>
 #include <gpuactors/device/detail/patience.hpp>
 #include <gpuactors/device/detail/serving_device.hpp>
 
@@ -145,7 +146,7 @@ void Poller::run() {
     lock.unlock();
     std::size_t i = 0;
     for (auto& done : calling_) {
-      done.callback(std::move(results[i++]));
+      detail::call_back(done.callback, std::move(results[i++]));
       // What the callback holds goes before anybody learns that it was called.
       done.callback = nullptr;
     }

@@ -1,4 +1,5 @@
 // Streams, permits and parallel loops of one host backend.
+#include <gpuactors/device/detail/call_back.hpp>
 #include <gpuactors/device/detail/serving_device.hpp>
 #include <gpuactors/device/host/core.hpp>
 #include <gpuactors/device/host/pool.hpp>
@@ -354,7 +355,7 @@ bool Core::step(HostStream* stream, std::uint64_t until, Lock& lock) {
     lock.unlock();
     {
       const detail::ServingDevice serving;
-      task->callback(std::move(result));
+      detail::call_back(task->callback, std::move(result));
       task->callback = nullptr;
     }
     lock.lock();

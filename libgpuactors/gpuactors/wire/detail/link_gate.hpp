@@ -79,9 +79,9 @@ public:
   [[nodiscard]] bool entered(const LinkSession& session);
   void left(const Caller& caller);
 
-  /// What waits for all clients together.
-  [[nodiscard]] const std::shared_ptr<transport::Budget>& waiting_for_clients() const noexcept {
-    return waiting_for_clients_;
+  /// What waits for the client, of what waits for all clients together; null for who administers.
+  [[nodiscard]] std::shared_ptr<transport::Budget::Part> waiting_for(const Caller& peer) const {
+    return peer.administers ? nullptr : transport::Budget::part_of(waiting_for_clients_, peer.name);
   }
 
   /// Accounts for a connection's next message of `now` bytes, after one of `before` bytes. @returns whether all

@@ -55,8 +55,7 @@ public:
       speaks_(begun == Begun::there), other_(std::move(session.peer)), owner_(std::make_shared<LinkScribe*>(this)),
       socket_(std::move(session.socket)),
       pipe_(std::make_shared<Pipe>(socket_.get(), std::move(session.tls), call_loop(multiplexer), limits::link_collect,
-                                   limits::link_timeout,
-                                   other_.caller().administers ? nullptr : gate_->waiting_for_clients())),
+                                   patience_, gate_->waiting_for(other_.caller()))),
       stream_(multiplexer, socket_.get(), *pipe_, ReadPolicy{*pipe_}, [this] { read_soon(); }) {
     if (begun_ == Begun::here)
       gate_->begin_meeting(socket_.get());

@@ -437,8 +437,8 @@ Result<SharedRegion> BulkClient::fetch(const BulkAddress& address, std::uint64_t
   return impl_->fetch({address, id, bytes, deadline, hand_over, std::move(open)});
 }
 
-void BulkClient::taken(const BulkAddress& address, std::uint64_t id, std::uint64_t hand_over) {
-  Fetch job{address, id, 0, never, hand_over};
+void BulkClient::taken(const BulkAddress& address, std::uint64_t id, std::uint64_t hand_over, TimePoint deadline) {
+  Fetch job{address, id, 0, deadline, hand_over};
   job.arrived = true;
   (void)impl_->fetch(job);
 }

@@ -38,7 +38,7 @@ bool has_to_wait(const TlsSession& session, int result) {
 } // namespace
 
 Pipe::Pipe(int socket, TlsSession session, CallLoop call_loop, Duration collect, Duration stall,
-           std::shared_ptr<Budget> budget)
+           std::shared_ptr<Budget::Part> budget)
   : socket_(socket), collect_(collect), stall_(stall), budget_(std::move(budget)), session_(std::move(session)),
     call_loop_(std::move(call_loop)) {
   // nop
@@ -215,7 +215,7 @@ void Pipe::leave_behind(std::string_view bytes) {
   // memory.
   if (waiting_.size() - waiting_begin_ > limits::link_waiting_bytes && Clock::now() - last_taken_ > stall_)
     return fail();
-  if (budget_ != nullptr && accounted_ > budget_->one && budget_->waiting > budget_->all)
+  if (budget_ != nullptr && accounted_ > 0 && budget_->is_overdrawn())
     return fail();
   try {
     waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
@@ -229,7 +229,7 @@ void Pipe::account() {
   if (budget_ == nullptr)
     return;
   const auto now = waiting_.size() - waiting_begin_;
-  budget_->waiting += now - accounted_; // modulo 2^64: it may be less
+  budget_->add(now - accounted_); // modulo 2^64: it may be less
   accounted_ = now;
 }
 

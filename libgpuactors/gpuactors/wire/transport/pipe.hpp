@@ -34,7 +34,7 @@ public:
   ///        `limits::link_waiting_bytes` wait for it.
   /// @param budget that of whoever is at the other end, with others; null: none.
   Pipe(int socket, TlsSession session, CallLoop call_loop, Duration collect = limits::link_collect,
-       Duration stall = limits::link_timeout, std::shared_ptr<Budget> budget = nullptr);
+       Duration stall = limits::link_timeout, std::shared_ptr<Budget::Part> budget = nullptr);
 
   Pipe(const Pipe&) = delete;
   Pipe& operator=(const Pipe&) = delete;
@@ -96,7 +96,7 @@ private:
   const int socket_;
   const Duration collect_;
   const Duration stall_;
-  const std::shared_ptr<Budget> budget_;
+  const std::shared_ptr<Budget::Part> budget_;
 
   // Guards the session: OpenSSL allows one thread at a time to read or write it.
   std::mutex session_mutex_;
