@@ -13,8 +13,10 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <thread>
+#include <vector>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -121,8 +123,8 @@ private:
   transport::TlsSession shake_hands() {
     auto context = transport::TlsContext::load(fixture_.certificates());
     REQUIRE(context.has_value());
-    auto server = context->open(ends_[0], TlsPart::accepts);
-    auto client = context->open(ends_[1], TlsPart::connects_to_node);
+    auto server = context->open(ends_[0], transport::TlsPart::accepts);
+    auto client = context->open(ends_[1], transport::TlsPart::connects_to_node);
     REQUIRE(server.has_value());
     REQUIRE(client.has_value());
     bool done = false;
