@@ -28,7 +28,9 @@ public:
 
 GPUACTORS_ACTOR("bench.counted", CountedActor).method("echo", &CountedActor::echo);
 
-void call_many(const ActorRef& actor, int count) {
+/// Begins so many, some of them at a time, and waits for each. @param begin makes a future of a message.
+template <class Begin>
+void do_many(int count, Begin begin) {
   std::vector<Future<Small>> futures;
   futures.reserve(operations_in_flight);
   for (int done = 0; done < count; done += operations_in_flight) {
@@ -36,29 +38,22 @@ void call_many(const ActorRef& actor, int count) {
     for (int i = 0; i < std::min(operations_in_flight, count - done); ++i) {
       Small message;
       message.set_n(i);
-      futures.push_back(actor.call<Small>("echo", message));
+      futures.push_back(begin(message));
     }
     for (auto& future : futures)
       (void)check(future.get());
   }
 }
 
+void call_many(const ActorRef& actor, int count) {
+  do_many(count, [&](const Small& message) { return actor.call<Small>("echo", message); });
+}
+
 GPUACTORS_TASK("bench.counted", [](TaskContext&, const Small& in) -> Result<Small> { return in; });
 
 void submit_counted(Cluster& cluster, int count) {
-  std::vector<Future<Small>> futures;
-  futures.reserve(operations_in_flight);
-  for (int done = 0; done < count; done += operations_in_flight) {
-    futures.clear();
-    for (int i = 0; i < std::min(operations_in_flight, count - done); ++i) {
-      Small message;
-      message.set_n(i);
-      // One lease, so that no two threads take tasks at once.
-      futures.push_back(cluster.submit<Small>("bench.counted", message, {.gpus = 1}));
-    }
-    for (auto& future : futures)
-      (void)check(future.get());
-  }
+  // One lease, so that no two threads take tasks at once.
+  do_many(count, [&](const Small& message) { return cluster.submit<Small>("bench.counted", message, {.gpus = 1}); });
 }
 
 void call_in(Cluster& cluster, int count) {

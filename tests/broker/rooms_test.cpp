@@ -62,12 +62,11 @@ TEST_CASE("leases for long requests that are the same serve each other, and not 
   Scene scene;
   scene.add_node();
   scene.greet(1, ann);
-  // All that the node has, so that the next one waits.
-  const auto acquire = [&](char value, std::int64_t cpus) {
+  const auto acquire = [&](char value) {
     v1::AcquireLease message;
     message.set_client(1);
     message.set_client_request(++scene.last_request);
-    message.mutable_request()->set_cpu_units(cpus);
+    message.mutable_request()->set_cpu_units(100'000); // all that the node has, so that the next one waits
     auto& condition = (*message.mutable_request()->mutable_label_conditions())["zone"];
     condition.set_op(v1::LabelCondition::NOT_IN);
     condition.add_values(std::string(100, value));
@@ -75,11 +74,11 @@ TEST_CASE("leases for long requests that are the same serve each other, and not 
       condition.add_values(std::string(100, 'x') + std::to_string(i));
     scene.core.acquire(message, ann, BrokerAnswer<Grant>{[](const Result<Grant>&) {}});
   };
-  acquire('a', 100'000);
+  acquire('a');
   REQUIRE(scene.world.runners.size() == 1);
-  acquire('a', 100'000);
+  acquire('a');
   CHECK(scene.world.reclaims.empty());
-  acquire('b', 100'000);
+  acquire('b');
   CHECK(scene.world.reclaims.size() == 1);
 }
 

@@ -44,6 +44,13 @@ public:
     };
     pipe_.emplace(ends_[0], std::move(session), call_loop, collect, stall, std::move(budget));
   }
+
+  /// Slow, and one of those that have this name.
+  Connection(const std::shared_ptr<transport::Budget>& budget, const std::string& name)
+    : Connection(false, 16'000, limits::link_collect, limits::link_timeout, transport::Budget::part_of(budget, name)) {
+    // nop
+  }
+
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -256,18 +263,25 @@ TEST_CASE("what CAF itself writes to a peer that takes nothing is bounded, too",
   CHECK(kept == 5);
 }
 
-TEST_CASE("of those who take less than they ask for, the greedy lose their connections when all have too much",
-          "[pipe]") {
-  const auto budget = std::make_shared<transport::Budget>();
+namespace {
+
+std::shared_ptr<transport::Budget> small_budget() {
+  auto budget = std::make_shared<transport::Budget>();
   budget->one = 2 * mib;
   budget->all = 8 * mib;
+  return budget;
+}
+
+} // namespace
+
+TEST_CASE("of those who take less than they ask for, the greedy lose their connections when all have too much",
+          "[pipe]") {
+  const auto budget = small_budget();
   const std::string piece(mib, 'x');
-  Connection modest{false, 16'000, limits::link_collect, limits::link_timeout,
-                    transport::Budget::part_of(budget, "modest")};
+  Connection modest{budget, "modest"};
   CHECK(modest.pipe().send(piece));
   {
-    Connection greedy{false, 16'000, limits::link_collect, limits::link_timeout,
-                      transport::Budget::part_of(budget, "greedy")};
+    Connection greedy{budget, "greedy"};
     int sent = 0;
     while (sent < 100 && greedy.pipe().send(piece))
       ++sent;
@@ -286,17 +300,13 @@ TEST_CASE("of those who take less than they ask for, the greedy lose their conne
 }
 
 TEST_CASE("many connections of one name have no more room than one, however modest each is", "[pipe]") {
-  const auto budget = std::make_shared<transport::Budget>();
-  budget->one = 2 * mib;
-  budget->all = 8 * mib;
+  const auto budget = small_budget();
   const std::string piece(mib, 'x');
-  Connection modest{false, 16'000, limits::link_collect, limits::link_timeout,
-                    transport::Budget::part_of(budget, "modest")};
+  Connection modest{budget, "modest"};
   CHECK(modest.pipe().send(piece));
   std::vector<std::unique_ptr<Connection>> crowd;
   for (int i = 0; i < 30; ++i) {
-    crowd.push_back(std::make_unique<Connection>(false, 16'000, limits::link_collect, limits::link_timeout,
-                                                 transport::Budget::part_of(budget, "crowd")));
+    crowd.push_back(std::make_unique<Connection>(budget, "crowd"));
     crowd.back()->pipe().send(piece);
     crowd.back()->pipe().send(std::string(1'000, 'x'));
     CHECK(budget->waiting < 10 * mib);

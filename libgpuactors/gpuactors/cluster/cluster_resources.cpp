@@ -27,6 +27,14 @@ public:
   }
 };
 
+/// Sends the broker a request that is answered with Done, and waits for that.
+template <class Message>
+Result<void> ask_and_wait(const std::shared_ptr<detail::ClusterCore>& core, Message message) {
+  if (core == nullptr)
+    return detail::closed_already();
+  return detail::ask_done(*core, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
+}
+
 } // namespace
 
 Result<PlacementGroup> Cluster::create_group(const std::vector<Options>& bundles, const GroupOptions& options) {
@@ -93,40 +101,32 @@ Future<void> Cluster::remove_group_async(GroupId group) {
 }
 
 Result<void> Cluster::drain(std::string_view node, std::optional<Duration> empty_within) {
-  if (core_ == nullptr)
-    return detail::closed_already();
   v1::DrainNode message;
   message.set_name(std::string{node});
   if (empty_within)
     message.set_deadline_ms(detail::to_limit_ms(*empty_within));
-  return detail::ask_done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
+  return ask_and_wait(core_, std::move(message));
 }
 
 Result<void> Cluster::undrain(std::string_view node) {
-  if (core_ == nullptr)
-    return detail::closed_already();
   v1::DrainNode message;
   message.set_name(std::string{node});
   message.set_resume(true);
-  return detail::ask_done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
+  return ask_and_wait(core_, std::move(message));
 }
 
 Result<void> Cluster::set_quota(std::string_view owner, double gpus) {
-  if (core_ == nullptr)
-    return detail::closed_already();
   GPUACTORS_LET(limit, Share::from_double(gpus, "the quota"));
   v1::SetQuota message;
   message.set_owner(std::string{owner});
   message.set_gpu_units(limit.units());
-  return detail::ask_done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
+  return ask_and_wait(core_, std::move(message));
 }
 
 Result<void> Cluster::remove_quota(std::string_view owner) {
-  if (core_ == nullptr)
-    return detail::closed_already();
   v1::SetQuota message;
   message.set_owner(std::string{owner});
-  return detail::ask_done(*core_, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
+  return ask_and_wait(core_, std::move(message));
 }
 
 } // namespace gpuactors

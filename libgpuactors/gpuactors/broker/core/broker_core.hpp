@@ -139,7 +139,7 @@ private:
   void admit(std::vector<Arrival> arrivals);
   void adopt(const v1::HeldLease& held, const v1::Node& node);
   void adopt_actor(const v1::HeldLease& held);
-  /// Whether this broker has given the client another actor for the same request, which has its place already.
+  /// Whether the client was given another actor for the same request later, which has its place already.
   [[nodiscard]] bool has_running_twin(const v1::HeldLease& held) const;
   /// Ends the actor's life that is known, or the request for one, for a later life that a node has brought.
   void replace_life(ActorRecord& record);

@@ -316,7 +316,7 @@ void BrokerCore::replace_life(ActorRecord& record) {
 
 bool BrokerCore::has_running_twin(const v1::HeldLease& held) const {
   const auto twin = spawns_.find({held.actor().client(), held.actor().client_request()});
-  // Of two actors of earlier brokers, the later one is the client's. Numbers grow, also from one broker to the next.
+  // Numbers grow, also from one broker to the next.
   if (twin == spawns_.end() || twin->second <= ActorId{held.actor().actor()})
     return false;
   const auto state = actors_.at(twin->second).state;

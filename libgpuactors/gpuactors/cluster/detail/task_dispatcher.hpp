@@ -93,8 +93,6 @@ private:
   void runner_down(LeaseId lease);
   void sweep();
   void schedule_sweep();
-  /// Who controls the lease that the attempt runs in; null if it is over. The mutex is held.
-  [[nodiscard]] caf::strong_actor_ptr control_of(const TaskCore::Attempt& attempt) const;
 
   /// The places of `PendingTask::timers_`.
   enum class Timer : std::uint8_t { deadline, queue };
