@@ -80,14 +80,14 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
   if (clients_.count(message.client()) == 0)
     return answer.deliver(fail(Errc::unavailable, "the broker does not know the client: its connection was lost"));
   // The client repeats a request whose answer was lost.
-  const std::pair key{message.client(), message.client_request()};
-  if (const auto known = spawns_.find(key); known != spawns_.end())
-    return answer_with(actors_.at(known->second), std::move(answer), message.client());
+  const ClientRequest key{message.client(), message.client_request()};
+  if (auto* known = actors_.spawned_for(key); known != nullptr)
+    return answer_with(*known, std::move(answer), message.client());
   if (auto checked = check_names(message); !checked)
     return answer.deliver(fail(checked.error()));
   const ActorName name{message.spec().name_space(), message.spec().name()};
-  if (const auto taken = names_.find(name); !name.second.empty() && taken != names_.end()) {
-    auto& record = actors_.at(taken->second);
+  if (auto* taken = name.second.empty() ? nullptr : actors_.find(name); taken != nullptr) {
+    auto& record = *taken;
     // Its program has ended, say, and the next one is there before its destructor is done.
     if (record.state == ActorState::stopping && record.no_restart && !record.stuck) {
       give_up_heir(key); // one that is repeated, because its answer was lost
@@ -122,11 +122,8 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
     record.request.set_name(name.second.empty() ? fmt::format("{}-{}", record.spec.type(), record.id.value())
                                                 : name.second);
   record.seekers.add(std::move(answer), message.client(), never, world_.now());
-  if (!name.second.empty())
-    names_[name] = record.id;
-  spawns_[key] = record.id;
   offspring_.add(spawner_of(record.spec.spawner()), record.id);
-  auto& kept = actors_.emplace(record.id, std::move(record)).first->second;
+  auto& kept = actors_.add(std::move(record));
   keep(kept);
   submit_actor(kept);
 }
@@ -141,10 +138,10 @@ void BrokerCore::give_up_late_heirs(ActorRecord& record) {
   record.heirs.erase(late, record.heirs.end());
 }
 
-bool BrokerCore::give_up_heir(const std::pair<ClientId, std::uint64_t>& key) {
+bool BrokerCore::give_up_heir(const ClientRequest& key) {
   for (auto& [id, record] : actors_) {
     const auto heir = std::find_if(record.heirs.begin(), record.heirs.end(), [&](const Heir& waiting) {
-      return std::pair{waiting.message.client(), waiting.message.client_request()} == key;
+      return ClientRequest{waiting.message.client(), waiting.message.client_request()} == key;
     });
     if (heir == record.heirs.end())
       continue;
@@ -199,11 +196,8 @@ Error BrokerCore::no_actor(const std::string& name_space, const std::string& nam
                  fmt::format("there is no actor named \"{}\" any more: it has ended: {}", name, last->reason())};
   // Comparing takes time that others wait for.
   constexpr std::size_t most_compared = 256;
-  std::vector<std::string> known;
-  for (auto it = names_.lower_bound({name_space, {}});
-       it != names_.end() && it->first.first == name_space && known.size() < most_compared; ++it)
-    known.push_back(it->first.second);
-  return Error{Errc::not_found, fmt::format("there is no actor named \"{}\"{}", name, did_you_mean(name, known))};
+  return Error{Errc::not_found, fmt::format("there is no actor named \"{}\"{}", name,
+                                            did_you_mean(name, actors_.names_in(name_space, most_compared)))};
 }
 
 std::string BrokerCore::why_not_there(const v1::ActorHandle& handle) const {
@@ -315,10 +309,8 @@ void BrokerCore::kill(ActorRecord& record, std::uint64_t grace_ms, std::string w
   if (record.state == ActorState::pausing)
     return forget_actor(record.id, Error{Errc::cancelled, why + ", before it was started again"});
   if (record.state == ActorState::waiting) {
-    const auto request = record.waiting_for;
-    actor_requests_.erase(request);
     const auto id = record.id;
-    withdraw_from_ledger(request, "kill");
+    withdraw_from_queue(record, "kill");
     forget_actor(id, Error{Errc::cancelled, why + ", before it was placed"});
     return;
   }
@@ -332,30 +324,27 @@ void BrokerCore::kill(ActorRecord& record, std::uint64_t grace_ms, std::string w
 }
 
 void BrokerCore::stuck(const v1::LeaseStuck& message) {
-  const auto holder = actor_leases_.find(LeaseId{message.lease()});
-  const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
-  if (actor == actors_.end() || actor->second.lease->epoch() != message.epoch())
+  auto* const actor = actors_.holder_of(LeaseId{message.lease()});
+  if (actor == nullptr || actor->lease->epoch() != message.epoch())
     return;
-  log_.add(EventKind::stuck, actor->second.request.name(), message.text());
+  log_.add(EventKind::stuck, actor->request.name(), message.text());
   // It may never end; what it has besides the lost device stays taken.
-  if (actor->second.lost)
+  if (actor->lost)
     return leave_lost(LeaseId{message.lease()});
-  for (auto& killer : actor->second.killers)
+  for (auto& killer : actor->killers)
     killer.deliver(fail(Errc::deadline_exceeded, message.text()));
-  actor->second.killers.clear();
-  actor->second.stuck = actor->second.state == ActorState::stopping;
-  for (auto& heir : std::exchange(actor->second.heirs, {}))
+  actor->killers.clear();
+  actor->stuck = actor->state == ActorState::stopping;
+  for (auto& heir : std::exchange(actor->heirs, {}))
     heir.answer.deliver(fail(Errc::already_exists, fmt::format("there is an actor named \"{}\" already, which does not "
                                                                "end: {}",
-                                                               actor->second.spec.name(), message.text())));
+                                                               actor->spec.name(), message.text())));
 }
 
 // -- lives ----------------------------------------------------------------------------------------
 
 void BrokerCore::submit_actor(ActorRecord& record) {
-  record.state = ActorState::waiting;
-  record.waiting_for = RequestId{++last_request_};
-  actor_requests_[record.waiting_for] = record.id;
+  actors_.wait(record, RequestId{++last_request_});
   auto request = request_for(record);
   // A restarted actor waits for nodes as long as it takes: its own may come back, or another one may join.
   if (request && record.lives.restarts() > 0) {
@@ -363,7 +352,6 @@ void BrokerCore::submit_actor(ActorRecord& record) {
     request->queue_timeout.reset();
   }
   if (!request) {
-    actor_requests_.erase(record.waiting_for);
     forget_actor(record.id, request.error());
     return;
   }
@@ -387,8 +375,7 @@ v1::StartActor BrokerCore::order_of(const ActorRecord& record) {
 void BrokerCore::start_actor(const Lease& lease, ActorRecord& record) {
   record.state = ActorState::starting;
   record.end_reason.clear();
-  record.lease = to_wire(lease);
-  actor_leases_[lease.id] = record.id;
+  actors_.hold(record, to_wire(lease));
   keep(record);
   auto order = order_of(record);
   *order.mutable_lease() = *record.lease;
@@ -420,8 +407,7 @@ void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& messa
   actor.seekers.answer([&] { return FoundActor{info_of(actor), actor.handle, actor.control}; });
 }
 
-void BrokerCore::actor_down(ActorId id, const Error& said, LifeEnd why) {
-  auto& record = actors_.at(id);
+void BrokerCore::actor_down(ActorRecord& record, const Error& said, LifeEnd why) {
   // First: a name among them is taken by their next ones, in the next life.
   if (record.lease)
     end_offspring(LeaseId{record.lease->id()}, fmt::format("actor {}", record.request.name()));
@@ -433,7 +419,7 @@ void BrokerCore::actor_down(ActorId id, const Error& said, LifeEnd why) {
   record.address.clear();
   record.pid = 0;
   record.usage.Clear();
-  record.lease.reset();
+  actors_.let_go(record);
   record.strayed = record.strayed || why == LifeEnd::lost_place;
   const RestartRule rule{record.spec.max_restarts(), from_milliseconds(record.spec.restart_window_ms())};
   std::optional<Duration> next_life;
@@ -447,15 +433,14 @@ void BrokerCore::actor_down(ActorId id, const Error& said, LifeEnd why) {
   log_.add(kind, record.request.name(), reason);
   log_.count(fmt::format("{}/{}", to_string(kind), to_string(error.code())));
   if (!next_life) {
-    forget_actor(id, error);
+    forget_actor(record.id, error);
     return;
   }
   keep(record);
   for (auto& killer : record.killers)
     killer.deliver({});
   record.killers.clear();
-  if (const auto next = std::exchange(record.next, std::nullopt)) {
-    reserved_.erase(next->id);
+  if (const auto next = actors_.take_next(record)) {
     record.waiting_for = next->request;
     start_actor(*next, record);
     return;
@@ -491,10 +476,10 @@ void BrokerCore::actor_due(ActorRecord& record) {
 }
 
 void BrokerCore::forget_actor(ActorId id, const Error& error) {
-  auto node = actors_.extract(id);
-  if (node.empty())
+  auto removed = actors_.remove(id);
+  if (removed.empty())
     return;
-  auto& record = node.mapped();
+  auto& record = removed.mapped();
   stop_reminding(record);
   give_up_move(record);
   auto& ended = ended_.add();
@@ -502,10 +487,6 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
   ended.set_unix_ns(world_.unix_ns());
   ended.set_error(static_cast<std::uint32_t>(error.code()));
   ended.set_reason(std::string{head_of(error.message(), limits::kept_reason_bytes)});
-  if (const auto named = names_.find({record.spec.name_space(), record.spec.name()});
-      named != names_.end() && named->second == id)
-    names_.erase(named);
-  spawns_.erase({record.client, record.client_request});
   offspring_.remove(spawner_of(record.spec.spawner()), id);
   if (id.value() <= options_.last_id)
     forgotten_.insert(id);
@@ -523,12 +504,7 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
 }
 
 ActorRecord* BrokerCore::find_record(const ActorName& name, std::uint64_t id) {
-  if (!name.second.empty()) {
-    const auto named = names_.find(name);
-    return named == names_.end() ? nullptr : &actors_.at(named->second);
-  }
-  const auto found = actors_.find(ActorId{id});
-  return found == actors_.end() ? nullptr : &found->second;
+  return name.second.empty() ? actors_.find(ActorId{id}) : actors_.find(name);
 }
 
 v1::ActorInfo BrokerCore::info_of(const ActorRecord& record) const {

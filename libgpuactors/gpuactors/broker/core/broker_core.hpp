@@ -4,7 +4,7 @@
 #pragma once
 
 #include <gpuactors/base/limits.hpp>
-#include <gpuactors/broker/core/actor_record.hpp>
+#include <gpuactors/broker/core/actor_table.hpp>
 #include <gpuactors/broker/core/arrivals.hpp>
 #include <gpuactors/broker/core/broker_options.hpp>
 #include <gpuactors/broker/core/client_record.hpp>
@@ -116,7 +116,6 @@ public:
 
 private:
   using ClientId = std::uint64_t;
-  using ActorName = std::pair<std::string, std::string>; // name space, name
 
   static constexpr std::uint64_t stop_grace_ms = std::chrono::milliseconds{limits::stop_grace}.count();
 
@@ -124,6 +123,11 @@ private:
   struct Peer {
     std::string node;
     ClientId client = 0;
+  };
+
+  struct Move {
+    RequestId request;
+    ActorRecord* actor;
   };
 
   // -- nodes and clients: peers.cpp -----------------------------------------------------
@@ -232,7 +236,7 @@ private:
   // -- what is kept over restarts: store.cpp --------------------------------------------
 
   void load();
-  void load_actor(const v1::HeldLease& stored);
+  ActorRecord& load_actor(const v1::HeldLease& stored);
   void restore_groups();
   void start_missing_actors();
   /// Whether stored groups have bundles on nodes that have not come back yet.
@@ -263,7 +267,7 @@ private:
   void start_runner(const Lease& lease, TaskRequest request);
   std::optional<TaskRequest> take_task_request(RequestId id);
   /// The client's request of this number, as long as it waits; null otherwise.
-  TaskRequest* pending_request(const std::pair<ClientId, std::uint64_t>& key);
+  TaskRequest* pending_request(const ClientRequest& key);
   void end_task_lease(LeaseId id);
   /// The holder of a lease that was lost with a device has ended: gives back what was kept of the lease.
   void lost_holder_ended(LeaseId id, std::uint64_t epoch);
@@ -288,7 +292,7 @@ private:
   /// What its node, and the file, have to know of an actor; without its lease and its configuration.
   static v1::StartActor order_of(const ActorRecord& record);
   void actor_started(ActorRecord& record, const v1::LeaseStarted& message, ContactPtr holder, ContactPtr control);
-  void actor_down(ActorId id, const Error& said, LifeEnd why);
+  void actor_down(ActorRecord& record, const Error& said, LifeEnd why);
   /// Starts the actor again after a while.
   void pause_actor(ActorRecord& record, Duration pause);
   /// The holder of a lease has ended itself: it is not restarted, whatever else becomes of the lease.
@@ -311,7 +315,7 @@ private:
   void stop_reminding(ActorRecord& record);
   void forget_actor(ActorId id, const Error& error);
   /// Ends the client's request for a name that is still taken. @returns whether there was one.
-  bool give_up_heir(const std::pair<ClientId, std::uint64_t>& key);
+  bool give_up_heir(const ClientRequest& key);
   void give_up_late_heirs(ActorRecord& record);
   /// @param limit_ms 0: there is no limit.
   [[nodiscard]] TimePoint until_after(std::uint64_t limit_ms) const;
@@ -350,6 +354,8 @@ private:
   /// Nobody waits for it any more. If it was granted by a call of the ledger whose events are still being applied, that
   /// event gives the lease back.
   void withdraw_from_ledger(RequestId request, std::string_view what);
+  /// The same for the request of an actor that waits.
+  void withdraw_from_queue(ActorRecord& record, std::string_view what);
   void on_refused(const Event& event);
   void on_lost(const Event& event);
   void make_way(RequestId request);
@@ -402,27 +408,23 @@ private:
   std::map<std::uint64_t, Peer> peers_;
   std::map<RequestId, TaskRequest> task_requests_;
   // By client and the client's number for the request.
-  std::map<std::pair<ClientId, std::uint64_t>, RequestId> client_requests_;
-  std::map<RequestId, ActorId> actor_requests_;
+  std::map<ClientRequest, RequestId> client_requests_;
   std::map<GroupId, GroupRecord> groups_;
-  std::map<std::pair<ClientId, std::uint64_t>, GroupId> submitted_groups_;
+  std::map<ClientRequest, GroupId> submitted_groups_;
   Offspring offspring_;
   // For actors and placement groups of clients, and for leases for tasks that clients have or wait for.
   Rooms rooms_;
   Rooms leases_room_;
   std::map<LeaseId, TaskLease> task_leases_;
-  std::map<LeaseId, ActorId> actor_leases_;
   // The grace in milliseconds of leases whose agents were told to end them.
   std::map<LeaseId, std::uint64_t> graces_;
-  std::map<ActorId, ActorRecord> actors_;
-  std::map<ActorName, ActorId> names_;
+  ActorTable actors_;
   EndedActors ended_;
   Standstill standstill_;
   Reminders reminders_;
-  std::map<std::pair<ClientId, std::uint64_t>, ActorId> spawns_;
   // Withdrawn requests of clients that are here, for nodes that bring back what was asked for: a bounded number of
   // each.
-  std::set<std::pair<ClientId, std::uint64_t>> withdrawn_;
+  std::set<ClientRequest> withdrawn_;
   // Actors of an earlier broker that have ended since: their nodes may not know.
   std::set<ActorId> forgotten_;
   // Actors of an earlier broker that have ended themselves, as their nodes tell: the latest such life of each.
@@ -437,10 +439,8 @@ private:
   /// Of the certificate of the broker's process, as far as that is known.
   std::optional<v1::CertificateLife> certificate_;
   EmptyingPace emptying_pace_;
-  // Requests for the next places of actors that move; each only while it is being submitted.
-  std::map<RequestId, ActorId> moves_;
-  // Leases reserved as the next places of actors that move.
-  std::map<LeaseId, ActorId> reserved_;
+  // The request for an actor's next place, while it is being submitted.
+  std::optional<Move> move_;
   std::uint64_t last_request_;
   std::uint64_t last_actor_;
   std::uint64_t last_group_;

@@ -127,10 +127,10 @@ void BrokerCore::leave(LeaseId id, const std::string& node, bool late) {
       end_task_lease(id);
     return;
   }
-  const auto holder = actor_leases_.find(id);
-  if (holder == actor_leases_.end())
+  auto* const holder = actors_.holder_of(id);
+  if (holder == nullptr)
     return;
-  auto& actor = actors_.at(holder->second);
+  auto& actor = *holder;
   if (actor.state != ActorState::alive && !(late && actor.state == ActorState::starting))
     return;
   if (actor.spec.max_restarts() != 0 && reserve_elsewhere(actor, node)) {
@@ -160,9 +160,9 @@ bool BrokerCore::reserve_elsewhere(ActorRecord& actor, const std::string& node) 
     return false;
   request->queue = false;
   const RequestId id{++last_request_};
-  moves_[id] = actor.id;
+  move_ = Move{id, &actor};
   apply(ledger_.submit(id, std::move(*request), world_.now()));
-  moves_.erase(id);
+  move_.reset();
   // Requests in a bundle or under a parent lease are granted on a drained node too.
   if (actor.next && actor.next->node == node)
     give_up_move(actor);
@@ -170,16 +170,13 @@ bool BrokerCore::reserve_elsewhere(ActorRecord& actor, const std::string& node) 
 }
 
 void BrokerCore::forget_move(LeaseId lease) {
-  if (const auto reserved = reserved_.extract(lease); !reserved.empty())
-    actors_.at(reserved.mapped()).next.reset();
+  if (auto* actor = actors_.moving_to(lease); actor != nullptr)
+    actors_.take_next(*actor);
 }
 
 void BrokerCore::give_up_move(ActorRecord& actor) {
-  const auto next = std::exchange(actor.next, std::nullopt);
-  if (!next)
-    return;
-  reserved_.erase(next->id);
-  apply(ledger_.release(next->id, next->epoch, world_.now()), "release");
+  if (const auto next = actors_.take_next(actor))
+    apply(ledger_.release(next->id, next->epoch, world_.now()), "release");
 }
 
 } // namespace gpuactors

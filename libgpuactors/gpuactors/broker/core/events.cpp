@@ -43,7 +43,7 @@ void BrokerCore::apply(const Ledger::Events& events) {
   std::set<GroupId> lost_from;
   for (const auto& event : events) {
     // Refusals for actors that are to move repeat until another node has room: they are neither logged nor handled.
-    if (moves_.count(event.request) > 0 && event.kind != Event::Kind::granted)
+    if (move_ && move_->request == event.request && event.kind != Event::Kind::granted)
       continue;
     log(event);
     if (event.group) {
@@ -82,11 +82,11 @@ void BrokerCore::on_granted(const Event& event) {
   keeper_.reserve_ids(event.lease->id.value());
   if (auto request = take_task_request(event.request)) {
     start_runner(*event.lease, std::move(*request));
-  } else if (const auto move = moves_.find(event.request); move != moves_.end()) {
-    actors_.at(move->second).next = *event.lease;
-    reserved_[event.lease->id] = move->second;
-  } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
-    start_actor(*event.lease, actors_.at(actor.mapped()));
+  } else if (move_ && move_->request == event.request) {
+    actors_.reserve(*move_->actor, *event.lease);
+  } else if (auto* actor = actors_.waiting_with(event.request); actor != nullptr) {
+    actors_.stop_waiting(*actor);
+    start_actor(*event.lease, *actor);
   } else {
     // An event before it, of the same call of the ledger, has taken away whoever waited.
     apply(ledger_.release(event.lease->id, event.lease->epoch, world_.now()), "release");
@@ -100,17 +100,22 @@ void BrokerCore::withdraw_from_ledger(RequestId request, std::string_view what) 
     apply(ledger_.cancel(request, world_.now()), what);
 }
 
+void BrokerCore::withdraw_from_queue(ActorRecord& record, std::string_view what) {
+  actors_.stop_waiting(record);
+  withdraw_from_ledger(record.waiting_for, what);
+}
+
 void BrokerCore::on_refused(const Event& event) {
   const Error error{event.code, event.reason};
   if (auto request = take_task_request(event.request)) {
     request->answer.deliver(fail(error));
-  } else if (const auto actor = actor_requests_.extract(event.request); !actor.empty()) {
-    auto& record = actors_.at(actor.mapped());
+  } else if (auto* actor = actors_.waiting_with(event.request); actor != nullptr) {
+    actors_.stop_waiting(*actor);
     // A full queue is no reason to end what has lived before.
-    if (error.code() == Errc::queue_full && record.lives.restarts() > 0)
-      pause_actor(record, limits::lease_turn);
+    if (error.code() == Errc::queue_full && actor->lives.restarts() > 0)
+      pause_actor(*actor, limits::lease_turn);
     else
-      forget_actor(record.id, error);
+      forget_actor(actor->id, error);
   }
 }
 
@@ -129,12 +134,11 @@ void BrokerCore::on_lost(const Event& event) {
     if (ledger_.find_remains(id) == nullptr)
       end_offspring(id, "the task");
   }
-  const auto holder = actor_leases_.find(id);
-  const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
-  if (actor == actors_.end())
+  auto* const actor = actors_.holder_of(id);
+  if (actor == nullptr)
     return;
-  actor->second.state = ActorState::stopping;
-  actor->second.lost = error;
+  actor->state = ActorState::stopping;
+  actor->lost = error;
   if (ledger_.find_remains(id) == nullptr)
     leave_lost(id);
 }
@@ -188,7 +192,7 @@ bool BrokerCore::waits(GroupId id, const GroupRecord& group) const {
 BrokerCore::Demand BrokerCore::demand() const {
   Demand demand;
   demand.waiting.over_quotas = over_quotas();
-  demand.any = !task_requests_.empty() || !actor_requests_.empty();
+  demand.any = !task_requests_.empty() || !actors_.waiting().empty();
   // No lease is reclaimed for requests that no node could serve now, whatever made way.
   auto& oldest = demand.waiting.oldest;
   const std::string* key = nullptr;
@@ -203,7 +207,7 @@ BrokerCore::Demand BrokerCore::demand() const {
       break;
     }
   }
-  for (const auto& [id, actor] : actor_requests_)
+  for (const auto& [id, actor] : actors_.waiting())
     if (ledger_.could_be_served(id)) {
       oldest = oldest ? std::min(*oldest, id) : id;
       demand.all_alike = false;
@@ -251,8 +255,8 @@ void BrokerCore::log(const Event& event) {
     name = group->second.name;
   } else if (event.lease) {
     name = event.lease->name;
-  } else if (const auto actor = actor_requests_.find(event.request); actor != actor_requests_.end()) {
-    name = actors_.at(actor->second).request.name();
+  } else if (const auto* actor = actors_.waiting_with(event.request); actor != nullptr) {
+    name = actor->request.name();
   }
   auto& entry = log_.add(kind_of(event), std::move(name),
                          event.kind == Event::Kind::lost && event.lease ? why_lost(event) : event.reason);
@@ -282,12 +286,12 @@ void BrokerCore::look_at_due() {
     if (const auto client = clients_.find(due->client);
         client != clients_.end() && client->second.away_until == due->at)
       drop_client(due->client);
-    const auto actor = actors_.find(due->actor);
-    if (actor == actors_.end())
+    auto* const actor = actors_.find(due->actor);
+    if (actor == nullptr)
       continue;
-    give_up_late_heirs(actor->second);
-    if (actor->second.due == due->at || actor->second.first_start_by == due->at)
-      actor_due(actor->second);
+    give_up_late_heirs(*actor);
+    if (actor->due == due->at || actor->first_start_by == due->at)
+      actor_due(*actor);
   }
   if (const auto next = reminders_.first())
     remind(*next);

@@ -19,7 +19,7 @@ Error no_group(GroupId id) {
 void BrokerCore::submit_group(const v1::SubmitGroup& message, const Caller& caller, GroupAnswer answer) {
   if (clients_.count(message.client()) == 0)
     return answer.deliver(fail(Errc::unavailable, "the broker does not know the client: its connection was lost"));
-  const std::pair key{message.client(), message.client_request()};
+  const ClientRequest key{message.client(), message.client_request()};
   if (const auto known = submitted_groups_.find(key); known != submitted_groups_.end()) {
     // The client repeats a request whose answer was lost.
     auto& record = groups_.at(known->second);
@@ -113,14 +113,12 @@ void BrokerCore::end_group(GroupId id) {
         actors.push_back(actor);
     }
   for (const auto actor : actors) {
-    const auto found = actors_.find(actor);
-    if (found == actors_.end())
+    auto* const found = actors_.find(actor);
+    if (found == nullptr)
       continue;
-    const auto request = found->second.waiting_for;
-    if (found->second.state == ActorState::waiting) {
-      actor_requests_.erase(request);
-      withdraw_from_ledger(request, "release_group");
-    } else if (found->second.state != ActorState::pausing) {
+    if (found->state == ActorState::waiting) {
+      withdraw_from_queue(*found, "release_group");
+    } else if (found->state != ActorState::pausing) {
       continue; // granted when the request before it was withdrawn
     }
     forget_actor(actor, removed);
@@ -136,12 +134,10 @@ void BrokerCore::end_group(GroupId id) {
     empty = false;
     if (task_leases_.count(lease.id) > 0) {
       end_task_lease(lease.id);
-    } else if (const auto holder = actor_leases_.find(lease.id); holder != actor_leases_.end()) {
-      if (auto& record = actors_.at(holder->second); record.state != ActorState::stopping) {
-        record.state = ActorState::stopping;
-        record.end_reason = removed.message();
-        tell_agent_to_end(lease);
-      }
+    } else if (auto* holder = actors_.holder_of(lease.id); holder != nullptr && holder->state != ActorState::stopping) {
+      holder->state = ActorState::stopping;
+      holder->end_reason = removed.message();
+      tell_agent_to_end(lease);
     }
   }
   if (empty)

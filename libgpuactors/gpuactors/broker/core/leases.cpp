@@ -68,14 +68,14 @@ void BrokerCore::acquire(const v1::AcquireLease& message, const Caller& caller, 
   apply(ledger_.submit(id, std::move(*request), world_.now()));
 }
 
-TaskRequest* BrokerCore::pending_request(const std::pair<ClientId, std::uint64_t>& key) {
+TaskRequest* BrokerCore::pending_request(const ClientRequest& key) {
   const auto found = client_requests_.find(key);
   return found != client_requests_.end() && ledger_.is_pending(found->second) ? &task_requests_.at(found->second)
                                                                               : nullptr;
 }
 
 void BrokerCore::cancel(const v1::CancelAcquire& message) {
-  const std::pair key{message.client(), message.client_request()};
+  const ClientRequest key{message.client(), message.client_request()};
   // A lease that was granted meanwhile is on its way: the client gives it back when it arrives.
   if (pending_request(key) == nullptr)
     return;
@@ -85,11 +85,10 @@ void BrokerCore::cancel(const v1::CancelAcquire& message) {
 }
 
 void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
-  const std::pair key{message.client(), message.client_request()};
+  const ClientRequest key{message.client(), message.client_request()};
   if (give_up_heir(key))
     return answer.deliver({});
-  const auto spawn = spawns_.find(key);
-  auto* const actor = spawn != spawns_.end() ? &actors_.at(spawn->second) : nullptr;
+  auto* const actor = actors_.spawned_for(key);
   if (actor != nullptr && actor->shared)
     return answer.deliver({});
   // A node that is cut off may have it from an earlier broker, and come back with it; also if the client has asked this
@@ -156,8 +155,8 @@ void BrokerCore::lease_started(const v1::LeaseStarted& message, ContactPtr holde
   const auto* lease = ledger_.find_lease(id);
   if (lease == nullptr || lease->epoch != message.epoch())
     return;
-  if (const auto actor = actor_leases_.find(id); actor != actor_leases_.end())
-    return actor_started(actors_.at(actor->second), message, std::move(holder), std::move(control));
+  if (auto* actor = actors_.holder_of(id); actor != nullptr)
+    return actor_started(*actor, message, std::move(holder), std::move(control));
   const auto found = task_leases_.find(id);
   if (found == task_leases_.end() || !found->second.starting)
     return;
@@ -226,11 +225,8 @@ void BrokerCore::lost_holder_ended(LeaseId id, std::uint64_t epoch) {
 }
 
 void BrokerCore::leave_lost(LeaseId id) {
-  const auto holder = actor_leases_.extract(id);
-  if (holder.empty())
-    return;
-  if (const auto actor = actors_.find(holder.mapped()); actor != actors_.end() && actor->second.lost)
-    actor_down(actor->first, *std::exchange(actor->second.lost, std::nullopt), LifeEnd::lost_place);
+  if (auto* actor = actors_.holder_of(id); actor != nullptr && actor->lost)
+    actor_down(*actor, *std::exchange(actor->lost, std::nullopt), LifeEnd::lost_place);
 }
 
 void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
@@ -262,7 +258,6 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
   const auto group = lease->group;
   const auto code = error_in(message, Errc::lease_revoked).code();
   auto runner = task_leases_.extract(id);
-  const auto holder = actor_leases_.extract(id);
   // Releases the lease before `actor_down`: requests that wait for it are served before an actor that restarts.
   apply(ledger_.release(id, message.epoch(), world_.now()), "release");
   if (!runner.empty()) {
@@ -272,17 +267,15 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
   if (!runner.empty() && runner.mapped().starting)
     runner.mapped().starting->deliver(
         fail(code, message.text().empty() ? "the lease ended before its runner had started" : message.text()));
-  if (!holder.empty())
-    if (const auto actor = actors_.find(holder.mapped()); actor != actors_.end()) {
-      // A constructor that failed in the first life would fail again: the actor is not restarted. One that has lived
-      // may live again when the file is back, or the memory free, that its constructor lacked.
-      if (actor->second.state == ActorState::starting && !actor->second.lives.lived() && message.error() != 0
-          && code != Errc::worker_died && code != Errc::lease_revoked)
-        actor->second.no_restart = true;
-      actor_down(holder.mapped(),
-                 Error{message.error() != 0 ? code : Errc::actor_died, why_ended(actor->second, message.text())},
-                 actor->second.state == ActorState::stopping ? LifeEnd::asked : LifeEnd::crash);
-    }
+  if (auto* actor = actors_.holder_of(id); actor != nullptr) {
+    // A constructor that failed in the first life would fail again: the actor is not restarted. One that has lived
+    // may live again when the file is back, or the memory free, that its constructor lacked.
+    if (actor->state == ActorState::starting && !actor->lives.lived() && message.error() != 0
+        && code != Errc::worker_died && code != Errc::lease_revoked)
+      actor->no_restart = true;
+    actor_down(*actor, Error{message.error() != 0 ? code : Errc::actor_died, why_ended(*actor, message.text())},
+               actor->state == ActorState::stopping ? LifeEnd::asked : LifeEnd::crash);
+  }
   if (const auto ending = groups_.find(group); ending != groups_.end() && ending->second.ending)
     end_group(group);
 }

@@ -30,11 +30,11 @@ void BrokerCore::end_offspring(LeaseId lease, const std::string& who) {
 
 void BrokerCore::end(const Offspring::Members& members, const std::string& who) {
   for (const auto id : members.actors)
-    if (const auto actor = actors_.find(id); actor != actors_.end()) {
-      actor->second.no_restart = true;
+    if (auto* actor = actors_.find(id); actor != nullptr) {
+      actor->no_restart = true;
       // One that is ending has the grace that it was given.
-      if (actor->second.state != ActorState::stopping)
-        kill(actor->second, stop_grace_ms, who + ", which has spawned it, has ended");
+      if (actor->state != ActorState::stopping)
+        kill(*actor, stop_grace_ms, who + ", which has spawned it, has ended");
     }
   for (const auto id : members.groups)
     end_group(id);

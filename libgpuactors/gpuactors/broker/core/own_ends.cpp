@@ -8,12 +8,10 @@
 namespace gpuactors {
 
 void BrokerCore::note_own_end(const v1::LeaseEnded& message) {
-  const auto holder = actor_leases_.find(LeaseId{message.lease()});
-  const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
-  if (actor == actors_.end())
-    return;
-  actor->second.no_restart = true;
-  actor->second.own_end = error_in(message, Errc::actor_died);
+  if (auto* actor = actors_.holder_of(LeaseId{message.lease()}); actor != nullptr) {
+    actor->no_restart = true;
+    actor->own_end = error_in(message, Errc::actor_died);
+  }
 }
 
 void BrokerCore::take_own_end(const v1::OwnEnd& own) {
@@ -27,16 +25,15 @@ void BrokerCore::take_own_end(const v1::OwnEnd& own) {
     if (own_ends_.size() > limits::buried_actors)
       own_ends_.erase(own_ends_.begin());
   }
-  if (const auto known = actors_.find(id);
-      known != actors_.end() && (known->second.state != ActorState::returning || !settling_))
+  if (const auto* known = actors_.find(id); known != nullptr && (known->state != ActorState::returning || !settling_))
     apply_own_end(id, own.end());
 }
 
 void BrokerCore::apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_later) {
-  const auto found = actors_.find(id);
-  if (found == actors_.end())
+  auto* const found = actors_.find(id);
+  if (found == nullptr)
     return;
-  auto& record = found->second;
+  auto& record = *found;
   // Of two lives the one with the later lease is the actor: the other was taken for lost when that one began.
   const bool was_last = record.last && record.last->lease().id() == end.lease();
   if (LeaseId{end.lease()} < last_lease_of(record) && !(also_later && was_last))
@@ -49,10 +46,8 @@ void BrokerCore::apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_
       kill(record, stop_grace_ms, error.message());
     return;
   }
-  if (record.state == ActorState::waiting) {
-    actor_requests_.erase(record.waiting_for);
-    withdraw_from_ledger(record.waiting_for, "own end");
-  }
+  if (record.state == ActorState::waiting)
+    withdraw_from_queue(record, "own end");
   log_.add(EventKind::died, record.request.name(), error.message());
   log_.count(std::string{to_string(EventKind::died)} + '/' + std::string{to_string(error.code())});
   forget_actor(id, error);

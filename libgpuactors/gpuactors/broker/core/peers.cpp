@@ -214,9 +214,9 @@ void BrokerCore::reconcile(const v1::RegisterNode& message) {
     if (lease == nullptr)
       continue;
     const auto task = task_leases_.find(id);
-    const auto holder = actor_leases_.find(id);
+    const auto* holder = actors_.holder_of(id);
     if ((task != task_leases_.end() && task->second.ending)
-        || (holder != actor_leases_.end() && actors_.at(holder->second).state == ActorState::stopping))
+        || (holder != nullptr && holder->state == ActorState::stopping))
       tell_agent_again_to_end(*lease);
   }
   // What it holds has its place now; before, others could have got it.
@@ -266,13 +266,13 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   last_request_ = std::max(last_request_, lease.request.value());
   if (held.has_actor() && !over && forgotten_.count(ActorId{held.actor().actor()}) == 0
       && !is_before_own_end(ActorId{held.actor().actor()}, id) && !has_running_twin(held)) {
-    const auto known = actors_.find(ActorId{held.actor().actor()});
-    if (known == actors_.end() || known->second.state == ActorState::returning)
+    auto* const known = actors_.find(ActorId{held.actor().actor()});
+    if (known == nullptr || known->state == ActorState::returning)
       return adopt_actor(held);
     // Of two lives, the one that was started last is the actor: the other's node was cut off when it was started. The
     // ids of leases grow, also from one broker to the next; counts of restarts do not.
-    if (known->second.state != ActorState::stopping && last_lease_of(known->second) < id) {
-      replace_life(known->second);
+    if (known->state != ActorState::stopping && last_lease_of(*known) < id) {
+      replace_life(*known);
       return adopt_actor(held);
     }
   }
@@ -300,45 +300,38 @@ void BrokerCore::replace_life(ActorRecord& record) {
   record.address.clear();
   record.pid = 0;
   record.usage.Clear();
-  if (record.state == ActorState::waiting) {
-    const auto request = record.waiting_for;
-    actor_requests_.erase(request);
-    withdraw_from_ledger(request, "adopt");
-  }
+  if (record.state == ActorState::waiting)
+    withdraw_from_queue(record, "adopt");
   if (!record.lease)
     return;
   const LeaseId old{record.lease->id()};
   end_offspring(old, fmt::format("an earlier life of actor {}", record.request.name()));
-  actor_leases_.erase(old);
+  actors_.let_go(record);
   task_leases_[old].client = record.client;
   end_task_lease(old);
 }
 
 bool BrokerCore::has_running_twin(const v1::HeldLease& held) const {
-  const auto twin = spawns_.find({held.actor().client(), held.actor().client_request()});
+  const auto* twin = actors_.spawned_for({held.actor().client(), held.actor().client_request()});
   // Numbers grow, also from one broker to the next.
-  if (twin == spawns_.end() || twin->second <= ActorId{held.actor().actor()})
-    return false;
-  const auto state = actors_.at(twin->second).state;
-  return state == ActorState::starting || state == ActorState::alive || state == ActorState::stopping;
+  return twin != nullptr && ActorId{held.actor().actor()} < twin->id
+         && (twin->state == ActorState::starting || twin->state == ActorState::alive
+             || twin->state == ActorState::stopping);
 }
 
 void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   const auto& order = held.actor();
   const ActorId id{order.actor()};
-  const std::pair key{order.client(), order.client_request()};
+  const ClientRequest key{order.client(), order.client_request()};
   Seekers seekers;
-  if (const auto twin = spawns_.find(key); twin != spawns_.end() && twin->second != id) {
-    // The client asked for the actor again before its node was back: the new one is dropped.
-    auto& other = actors_.at(twin->second);
-    if (other.state == ActorState::waiting || other.state == ActorState::pausing) {
-      seekers = std::exchange(other.seekers, {});
-      kill(other, 0, "its client had asked for it before, and a node has brought that actor back");
-    }
+  // If the client asked for the actor again before its node was back, the new one is dropped.
+  if (auto* twin = actors_.spawned_for(key);
+      twin != nullptr && twin->id != id && (twin->state == ActorState::waiting || twin->state == ActorState::pausing)) {
+    seekers = std::exchange(twin->seekers, {});
+    kill(*twin, 0, "its client had asked for it before, and a node has brought that actor back");
   }
-  if (actors_.count(id) == 0)
-    load_actor(held);
-  auto& record = actors_.at(id);
+  auto* const known = actors_.find(id);
+  auto& record = known != nullptr ? *known : load_actor(held);
   record.seekers.take(std::move(seekers));
   // The node does not know about moves that were under way.
   const auto forgiven = std::max(record.lives.forgiven(), order.forgiven());
@@ -349,9 +342,8 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   if (!record.saved_type.empty())
     record.saved_in = LeaseId{held.lease().id()};
   record.waiting_for = RequestId{held.lease().request()};
-  record.lease = held.lease();
+  actors_.hold(record, held.lease());
   record.state = ActorState::starting;
-  actor_leases_[LeaseId{held.lease().id()}] = id;
   limit_first_start(record);
   if (held.has_started())
     actor_started(record, held.started(), nullptr, nullptr);
@@ -544,9 +536,9 @@ void BrokerCore::drop_client(ClientId id) {
       actors.push_back(actor);
   }
   for (const auto actor : actors)
-    if (const auto found = actors_.find(actor); found != actors_.end()) {
-      found->second.no_restart = true;
-      kill(found->second, stop_grace_ms, "its client is gone");
+    if (auto* found = actors_.find(actor); found != nullptr) {
+      found->no_restart = true;
+      kill(*found, stop_grace_ms, "its client is gone");
     }
   std::vector<GroupId> groups;
   for (const auto& [group, record] : groups_)

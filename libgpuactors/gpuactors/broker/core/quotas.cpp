@@ -89,7 +89,7 @@ Turns::OverQuotas BrokerCore::over_quotas() const {
   };
   for (const auto& [id, task] : task_requests_)
     note(id, task.key);
-  for (const auto& [id, actor] : actor_requests_)
+  for (const auto& [id, actor] : actors_.waiting())
     note(id, {});
   for (const auto& [id, group] : groups_)
     note(id, {});

@@ -67,12 +67,12 @@ void BrokerCore::saved(const v1::ActorSaved& message) {
   if (arrivals_.postpone(message))
     return;
   const LeaseId lease{message.lease()};
-  const auto holder = actor_leases_.find(lease);
-  const auto actor = actors_.find(holder != actor_leases_.end() ? holder->second : ActorId{message.actor()});
-  if (actor == actors_.end() || message.data().size() > limits::saved_bytes
+  auto* const holder = actors_.holder_of(lease);
+  auto* const actor = holder != nullptr ? holder : actors_.find(ActorId{message.actor()});
+  if (actor == nullptr || message.data().size() > limits::saved_bytes
       || message.type().size() > limits::message_name_bytes)
     return;
-  auto& record = actor->second;
+  auto& record = *actor;
   // The last state of a life may arrive after the life's end, when its node is back; ids of leases grow.
   const bool is_current =
       record.lease && record.lease->id() == lease.value() && record.lease->epoch() == message.epoch();
@@ -115,11 +115,10 @@ void BrokerCore::used(const v1::HolderUsage::Entry& report) {
   // Nodes send it right after their registration, and then only changes.
   if (arrivals_.postpone(report))
     return;
-  const auto holder = actor_leases_.find(LeaseId{report.lease()});
-  const auto actor = holder != actor_leases_.end() ? actors_.find(holder->second) : actors_.end();
-  if (actor == actors_.end() || !actor->second.lease || actor->second.lease->epoch() != report.epoch())
+  auto* const actor = actors_.holder_of(LeaseId{report.lease()});
+  if (actor == nullptr || actor->lease->epoch() != report.epoch())
     return;
-  auto& usage = actor->second.usage;
+  auto& usage = actor->usage;
   usage = report;
   *usage.mutable_metrics() = acceptable(report.metrics(), limits::metrics_per_actor);
   *usage.mutable_methods() = acceptable(report.methods(), limits::call_stats_kept);

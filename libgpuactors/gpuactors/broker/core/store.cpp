@@ -39,7 +39,7 @@ void BrokerCore::load() {
   });
 }
 
-void BrokerCore::load_actor(const v1::HeldLease& stored) {
+ActorRecord& BrokerCore::load_actor(const v1::HeldLease& stored) {
   const auto& order = stored.actor();
   ActorRecord record;
   record.id = ActorId{order.actor()};
@@ -56,11 +56,8 @@ void BrokerCore::load_actor(const v1::HeldLease& stored) {
   record.state = ActorState::returning;
   if (!record.spec.owner().empty() && record.spec.owner() == record.request.quota_owner())
     record.place = rooms_.hold(record.spec.owner(), stored.ByteSizeLong());
-  spawns_[{record.client, record.client_request}] = record.id;
-  if (!record.spec.name().empty())
-    names_[{record.spec.name_space(), record.spec.name()}] = record.id;
   offspring_.add(spawner_of(record.spec.spawner()), record.id);
-  actors_.emplace(record.id, std::move(record));
+  return actors_.add(std::move(record));
 }
 
 bool BrokerCore::awaits_nodes() const {
@@ -115,8 +112,9 @@ void BrokerCore::start_missing_actors() {
     if (record.state == ActorState::returning)
       missing.push_back(id);
   for (const auto id : missing)
-    actor_down(id, Error{Errc::worker_died, "its node did not come back to the broker that started again"},
-               LifeEnd::lost_place);
+    if (auto* actor = actors_.find(id); actor != nullptr)
+      actor_down(*actor, Error{Errc::worker_died, "its node did not come back to the broker that started again"},
+                 LifeEnd::lost_place);
 }
 
 // -- to the file ----------------------------------------------------------------------------------

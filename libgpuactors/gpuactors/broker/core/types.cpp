@@ -100,14 +100,12 @@ void BrokerCore::renew_programs(const std::string& name, std::uint64_t programs,
 void BrokerCore::give_up_moves_to(const std::string& name, const v1::TypeCatalog& types) {
   // The node would send them back, and that would count as a restart.
   std::vector<ActorId> lost;
-  for (const auto& [lease, actor] : reserved_) {
-    const auto& record = actors_.at(actor);
+  for (const auto& [id, record] : actors_)
     if (record.next && record.next->node == name && !names(types.actors(), record.spec.type()))
-      lost.push_back(actor);
-  }
-  for (const auto actor : lost)
-    if (const auto found = actors_.find(actor); found != actors_.end())
-      give_up_move(found->second);
+      lost.push_back(id);
+  for (const auto id : lost)
+    if (auto* actor = actors_.find(id); actor != nullptr)
+      give_up_move(*actor);
 }
 
 void BrokerCore::types(const v1::GetTypes& message, TypesAnswer answer) {
