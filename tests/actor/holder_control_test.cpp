@@ -91,6 +91,24 @@ TEST_CASE("cancellations that come too late are forgotten, the oldest first", "[
   CHECK(control.begin(CallId{limits::remembered_cancellations + 1}, 0).error().code() == Errc::cancelled);
 }
 
+TEST_CASE("whoever cancels calls that never come makes the holder forget no call that another one has cancelled",
+          "[actor]") {
+  HolderControl control;
+  control.cancel(CallId{1}, "ann");
+  control.take_back(CallId{2}, "ann");
+  constexpr std::uint64_t first = 10;
+  for (auto i = first; i <= first + limits::remembered_cancellations_per_name; ++i) {
+    control.cancel(CallId{i}, "bob");
+    control.take_back(CallId{i + (1U << 20)}, "bob");
+  }
+  CHECK(control.begin(CallId{1}, 0).error().code() == Errc::cancelled);
+  CHECK_FALSE(control.begin(CallId{2}, 0).value());
+  // Bob's own oldest ones are forgotten.
+  CHECK(control.begin(CallId{first}, 0).value());
+  control.end();
+  CHECK(control.begin(CallId{first + 1}, 0).error().code() == Errc::cancelled);
+}
+
 TEST_CASE("calls that were taken back and never come are forgotten, the oldest first", "[actor]") {
   HolderControl control;
   for (std::uint64_t i = 1; i <= limits::remembered_cancellations + 1; ++i)

@@ -50,7 +50,7 @@ void check_indices(const ActorTable& table, std::uint64_t last) {
     CHECK(table.moving_to(LeaseId{n})
           == scan(table, [&](const ActorRecord& record) { return record.next && record.next->id == LeaseId{n}; }));
     const auto name = "actor " + std::to_string(n);
-    CHECK(table.find(ActorName{{}, name})
+    CHECK(table.find(FullName{{}, name})
           == scan(table, [&](const ActorRecord& record) { return record.spec.name() == name; }));
     CHECK(table.spawned_for({7, n})
           == scan(table, [&](const ActorRecord& record) { return record.client_request == n; }));
@@ -81,8 +81,8 @@ TEST_CASE("an actor is found by its name, its number, and the request for it", "
   ActorTable table;
   auto& record = table.add(record_of(1, "trainer", 11));
   CHECK(table.find(ActorId{1}) == &record);
-  CHECK(table.find(ActorName{"", "trainer"}) == &record);
-  CHECK(table.find(ActorName{"other", "trainer"}) == nullptr);
+  CHECK(table.find(FullName{"", "trainer"}) == &record);
+  CHECK(table.find(FullName{"other", "trainer"}) == nullptr);
   CHECK(table.spawned_for({7, 11}) == &record);
   CHECK(table.spawned_for({8, 11}) == nullptr);
 }
@@ -90,7 +90,7 @@ TEST_CASE("an actor is found by its name, its number, and the request for it", "
 TEST_CASE("an actor without a name is not found by no name", "[broker][actors]") {
   ActorTable table;
   table.add(record_of(1));
-  CHECK(table.find(ActorName{}) == nullptr);
+  CHECK(table.find(FullName{}) == nullptr);
   CHECK(table.names_in("", 10).empty());
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("removing the earlier of two actors for one request leaves the later o
   const auto removed = table.remove(ActorId{1});
   REQUIRE_FALSE(removed.empty());
   CHECK(table.spawned_for({7, 11}) == &later);
-  CHECK(table.find(ActorName{"", "trainer"}) == &later);
+  CHECK(table.find(FullName{"", "trainer"}) == &later);
 }
 
 TEST_CASE("a removed actor keeps what it has, and is found nowhere", "[broker][actors]") {
@@ -126,7 +126,7 @@ TEST_CASE("a removed actor keeps what it has, and is found nowhere", "[broker][a
   CHECK(table.find(ActorId{1}) == nullptr);
   CHECK(table.holder_of(LeaseId{5}) == nullptr);
   CHECK(table.moving_to(LeaseId{6}) == nullptr);
-  CHECK(table.find(ActorName{"", "trainer"}) == nullptr);
+  CHECK(table.find(FullName{"", "trainer"}) == nullptr);
   // Who gives the reserved lease back asks the table for it.
   const auto next = table.take_next(removed.mapped());
   REQUIRE(next);

@@ -150,7 +150,7 @@ void HolderControl::settle(CallId call) {
   deferred_.erase(call);
 }
 
-bool HolderControl::cancel(CallId call) {
+bool HolderControl::cancel(CallId call, std::string_view by) {
   std::function<void()> withdraw;
   bool has_begun = true;
   {
@@ -168,7 +168,7 @@ bool HolderControl::cancel(CallId call) {
       wake_.notify_all();
     } else if (deferred.empty()) {
       has_begun = false;
-      cancelled_.insert(call);
+      cancelled_.insert(call, by);
     }
   }
   if (withdraw)
@@ -176,13 +176,17 @@ bool HolderControl::cancel(CallId call) {
   return has_begun;
 }
 
-bool HolderControl::Remembered::insert(CallId call) {
+bool HolderControl::Remembered::insert(CallId call, std::string_view by) {
   if (!calls_.insert(call).second)
     return false;
-  order_.push_back(call);
-  if (order_.size() > limits::remembered_cancellations) {
-    calls_.erase(order_.front());
-    order_.pop_front();
+  auto known = order_.find(by);
+  if (known == order_.end())
+    known = order_.try_emplace(std::string{by}).first;
+  auto& order = known->second;
+  order.push_back(call);
+  if (order.size() > (by.empty() ? limits::remembered_cancellations : limits::remembered_cancellations_per_name)) {
+    calls_.erase(order.front());
+    order.pop_front();
   }
   return true;
 }
@@ -195,14 +199,14 @@ bool HolderControl::Remembered::take(CallId call) {
   return true;
 }
 
-bool HolderControl::take_back(CallId call) {
+bool HolderControl::take_back(CallId call, std::string_view by) {
   const std::lock_guard lock{mutex_};
   const auto& own = running_on(CallThread::own);
   // Calls run in order of arrival, so a call that somebody wants back is either the last that ended or comes later.
   if (!call || call == own.call || call == own.last_ended || deferred_.count(call) > 0)
     return false;
   // The call travels on the same path as this request and before it: `begin` sees it and takes the entry out.
-  return !cancelled_.contains(call) && taken_back_.insert(call);
+  return !cancelled_.contains(call) && taken_back_.insert(call, by);
 }
 
 void HolderControl::credit(CallId call, std::uint32_t items) {

@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -103,12 +104,14 @@ public:
   void settle(CallId call);
 
   /// Cancels `call`, whether it is waiting, running or deferred.
+  /// @param by the name of the client that asks for it; empty: nobody's in particular.
   /// @returns whether it has begun and has no answer yet.
-  bool cancel(CallId call);
+  bool cancel(CallId call, std::string_view by = {});
 
   /// Takes `call` back unless it has begun.
+  /// @param by as above.
   /// @returns whether it was taken back: it has not run and never will.
-  bool take_back(CallId call);
+  bool take_back(CallId call, std::string_view by = {});
 
   /// Grants the stream of the running call, or of one that was kept, `items` more items, but not more than its reader
   /// can owe.
@@ -213,12 +216,12 @@ private:
     std::function<void(std::uint32_t)> credit;
   };
 
-  /// Calls that must not run when their turn comes. For some it never comes, or has passed: beyond
-  /// `limits::remembered_cancellations`, the oldest are forgotten.
+  /// Calls that must not run when their turn comes. For some it never comes, or has passed: beyond a number for each
+  /// client's name, its oldest are forgotten, so that nobody makes the holder forget what others have cancelled.
   class Remembered {
   public:
     /// @returns false if it is there already.
-    bool insert(CallId call);
+    bool insert(CallId call, std::string_view by);
 
     /// @returns whether it was there.
     bool take(CallId call);
@@ -229,8 +232,8 @@ private:
 
   private:
     std::unordered_set<CallId> calls_;
-    /// Also those that were taken out meanwhile.
-    std::deque<CallId> order_;
+    /// By name; also those that were taken out meanwhile.
+    std::map<std::string, std::deque<CallId>, std::less<>> order_;
   };
 
   [[nodiscard]] Running& running_on(CallThread thread) noexcept {

@@ -339,13 +339,14 @@ void Worker::cancel(const v1::CancelCall& message) {
   if (slot == nullptr)
     return;
   const CallId call{message.call()};
+  const auto by = is_from_server() ? std::string{} : caller().name;
   if (message.take_back()) {
     // Only a call that has not begun can be taken back; otherwise the client gets no answer to this request.
-    if (slot->control->take_back(call))
+    if (slot->control->take_back(call, by))
       caf_version::post(caf::actor_cast<caf::strong_actor_ptr>(current_sender()), message);
     return;
   }
-  const bool running = slot->control->cancel(call);
+  const bool running = slot->control->cancel(call, by);
   if (running && message.force() && slot->alone)
     stuck(lease, *slot, "its process was ended, because a call that it ran was cancelled by force");
 }

@@ -101,8 +101,10 @@ inline constexpr std::size_t kernel_files = 4'096;
 /// Calls and tasks that one client may have in flight.
 inline constexpr std::size_t calls_in_flight = 1U << 20;
 
-/// Cancelled calls that an actor or runner remembers until their turn comes, in order to skip them.
+/// Cancelled calls that an actor or runner remembers until their turn comes, in order to skip them: of all who may do
+/// everything together, and of each client's name.
 inline constexpr std::size_t remembered_cancellations = calls_in_flight;
+inline constexpr std::size_t remembered_cancellations_per_name = 1U << 17;
 
 /// Leases for tasks of one shape that a client requests at the same time; and those of a shape without resources, which
 /// the ledger does not bound, that it holds.

@@ -19,7 +19,7 @@ void erase(Index& index, const Key& key, const ActorRecord& record) {
     index.erase(found);
 }
 
-ActorName name_of(const ActorRecord& record) {
+FullName name_of(const ActorRecord& record) {
   return {record.spec.name_space(), record.spec.name()};
 }
 
@@ -59,7 +59,7 @@ ActorRecord* ActorTable::find(ActorId id) {
   return found == records_.end() ? nullptr : &found->second;
 }
 
-ActorRecord* ActorTable::find(const ActorName& name) const {
+ActorRecord* ActorTable::find(const FullName& name) const {
   return look_up(names_, name);
 }
 

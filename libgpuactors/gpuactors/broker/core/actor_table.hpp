@@ -14,7 +14,7 @@
 namespace gpuactors {
 
 /// Name space and name.
-using ActorName = std::pair<std::string, std::string>;
+using FullName = std::pair<std::string, std::string>;
 
 /// A client, and the client's number for what it has asked for.
 using ClientRequest = std::pair<std::uint64_t, std::uint64_t>;
@@ -39,7 +39,7 @@ public:
   // -- where to find one; each returns null if there is none -------------------------------------
 
   [[nodiscard]] ActorRecord* find(ActorId id);
-  [[nodiscard]] ActorRecord* find(const ActorName& name) const;
+  [[nodiscard]] ActorRecord* find(const FullName& name) const;
   /// The actor that was spawned for the client's request.
   [[nodiscard]] ActorRecord* spawned_for(const ClientRequest& request) const;
   /// The actor whose place was asked for with this request, and that still waits for it.
@@ -86,7 +86,7 @@ public:
 
 private:
   Records records_;
-  std::map<ActorName, ActorRecord*> names_;
+  std::map<FullName, ActorRecord*> names_;
   std::map<ClientRequest, ActorRecord*> spawns_;
   Waiting waiting_;
   std::map<LeaseId, ActorRecord*> holders_;

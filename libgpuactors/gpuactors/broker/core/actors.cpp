@@ -85,7 +85,7 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
     return answer_with(*known, std::move(answer), message.client());
   if (auto checked = check_names(message); !checked)
     return answer.deliver(fail(checked.error()));
-  const ActorName name{message.spec().name_space(), message.spec().name()};
+  const FullName name{message.spec().name_space(), message.spec().name()};
   if (auto* taken = name.second.empty() ? nullptr : actors_.find(name); taken != nullptr) {
     auto& record = *taken;
     // Its program has ended, say, and the next one is there before its destructor is done.
@@ -503,7 +503,7 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
     spawn_actor(heir.message, heir.caller, heir.config, std::move(heir.answer));
 }
 
-ActorRecord* BrokerCore::find_record(const ActorName& name, std::uint64_t id) {
+ActorRecord* BrokerCore::find_record(const FullName& name, std::uint64_t id) {
   return name.second.empty() ? actors_.find(ActorId{id}) : actors_.find(name);
 }
 

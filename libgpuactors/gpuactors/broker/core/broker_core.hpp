@@ -320,7 +320,7 @@ private:
   /// @param limit_ms 0: there is no limit.
   [[nodiscard]] TimePoint until_after(std::uint64_t limit_ms) const;
   void answer_with(ActorRecord& record, FindAnswer answer, ClientId client, TimePoint until = never);
-  ActorRecord* find_record(const ActorName& name, std::uint64_t id);
+  ActorRecord* find_record(const FullName& name, std::uint64_t id);
   v1::ActorInfo info_of(const ActorRecord& record) const;
 
   // -- what actors and tasks have spawned: offspring.cpp --------------------------------
