@@ -284,6 +284,7 @@ TEST_CASE("kernels that nobody holds are unloaded, oldest first; those that some
   loaded = 0;
   last = 0;
   Driver driver;
+  driver.thread_exchange_capture_mode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; };
   driver.library_load_data = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned, CUlibraryOption*,
                                 void**, unsigned) {
     ++loaded;

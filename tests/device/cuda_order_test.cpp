@@ -8,6 +8,8 @@
 #include <device/fake_driver.hpp>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
 #include <fstream>
 #include <future>
 #include <memory>
@@ -327,6 +329,32 @@ TEST_CASE("the driver is asked to tell of what takes long, once each, and of not
   for (auto& one : all)
     one.get_future().wait();
   CHECK(host_functions(stream.native()->handle()) == 0);
+}
+
+TEST_CASE("however many notifications come, looking at those that are pending takes a 16th of the time at most") {
+  const auto context = open_half(make_cuda_device());
+  auto& busy = context->stream();
+  REQUIRE(busy.launch(close_gate(), {}, {std::uint64_t{0}}));
+  std::promise<void> told;
+  REQUIRE(busy.notify([&](const Result<void>&) { told.set_value(); }));
+  auto other = context->make_stream();
+  REQUIRE(other);
+  const auto slow = from_fake<void(bool)>("fake_cuda_slow_queries");
+  const auto in_vain = [] { return from_fake<std::uint64_t()>("fake_cuda_vain_queries")(); };
+  slow(true);
+  constexpr std::uint64_t count = 3'000;
+  std::atomic<std::uint64_t> heard{0};
+  const auto before = in_vain();
+  const auto start = Clock::now();
+  for (std::uint64_t i = 0; i < count; ++i)
+    REQUIRE(other->notify([&](const Result<void>&) { ++heard; }));
+  CHECK(test::eventually([&] { return heard == count; }));
+  // Each look asks in vain once a stream at most, which takes 0.2 ms.
+  const auto looks = static_cast<std::uint64_t>((Clock::now() - start) / (16 * std::chrono::microseconds{200})) + 2;
+  CHECK(in_vain() - before <= 2 * looks);
+  slow(false);
+  open_gate();
+  told.get_future().wait();
 }
 
 TEST_CASE("a notification comes although the driver refuses to tell") {

@@ -24,8 +24,8 @@ class Device;
 /// the starts of two rows.
 ///
 /// A and B are of `dtype`, C is of `result`: both f32 or both f64; or f16 or bf16, with a C of the same type or of f32.
-/// Products of 16-bit elements sum and scale in f32 and round once, to C. With a beta of 0, C is not read before; with
-/// an alpha of 0, host devices do not read A and B.
+/// Products of 16-bit elements sum and scale in f32 and round once, to C. With a beta of 0, C is only written; with an
+/// alpha of 0, host devices do not read A and B.
 struct Gemm {
   DType dtype = DType::f32;
   bool transpose_a = false;
@@ -60,13 +60,13 @@ struct KernelExtent {
   std::optional<LaunchShape> shape = {};
 };
 
-/// Work of a stream that was captured to be launched as often as wanted. Any thread may destroy it, also after the end
-/// of its backend, and while it runs.
+/// Captured work of a stream, which can be launched any number of times. Any thread may destroy it, even while it runs
+/// or after the end of its backend.
 class BackendGraph {
 public:
   virtual ~BackendGraph() = default;
 
-  /// Returns how many operations it has: launches, products, copies, fills.
+  /// Returns the number of operations: launches, products, copies, fills.
   [[nodiscard]] virtual std::size_t operations() const noexcept = 0;
 };
 
@@ -75,10 +75,10 @@ struct BackendOptions {
   Share share = Share::whole(1);
   /// The device's own limit behind the quota, if it has one (a memory pool's maximum); 0: all of the device.
   std::uint64_t memory_bytes = 0;
-  /// The quota for device memory that the backend takes for itself, such as a BLAS workspace; may be null. The user
-  /// charges what the backend allocates for it.
+  /// The quota for device memory that the backend takes for itself, such as a BLAS workspace; may be null. The caller
+  /// charges what it allocates through the backend itself.
   std::shared_ptr<Quota> quota = nullptr;
-  /// Whether its streams only copy. Then no compute is held for it.
+  /// Whether the backend's streams only copy, so that it holds no compute.
   bool copies_only = false;
 };
 
@@ -100,8 +100,8 @@ public:
   /// other backend of the device in this process. Any thread.
   [[nodiscard]] virtual bool lost() const noexcept = 0;
 
-  /// Returns whether the calling thread runs work or a callback of such a device now. A backend must not be destroyed
-  /// there: it could wait for the very work that it is destroyed in. Any thread.
+  /// Returns whether the calling thread now runs work or a callback of a device of this kind. Do not destroy a backend
+  /// there: the destructor could wait for the very work that calls it. Any thread.
   [[nodiscard]] virtual bool is_served_here() const noexcept = 0;
 
   // -- streams and events ----------------------------------------------------------------------
@@ -179,13 +179,13 @@ public:
 
   // -- graphs ----------------------------------------------------------------------------------
 
-  /// From now on, what is queued on `stream` is captured and does not run. One stream of a backend at a time. Until
-  /// `end_capture`, only launches, products (not the first of the backend), copies and fills may be queued on it, and
-  /// nothing may wait for it. Memory may be freed meanwhile.
+  /// Begins a capture: work that is queued on `stream` from now on is recorded and does not run. One stream of a
+  /// backend at a time. Until `end_capture`, only launches, products (not the first of the backend), copies and fills
+  /// may be queued on the stream, and nothing may wait for it. Memory may be freed meanwhile.
   virtual Result<void> begin_capture(StreamHandle stream);
-  /// Ends that and returns what was captured. Called after every `begin_capture` that succeeded.
+  /// Ends a capture and returns the captured work. Called after every `begin_capture` that succeeded.
   virtual Result<std::shared_ptr<BackendGraph>> end_capture(StreamHandle stream);
-  /// Runs what this backend has captured, in the order of `stream`, which may be another one.
+  /// Runs work that this backend has captured, in the order of `stream`, which need not be the captured stream.
   virtual Result<void> launch(const std::shared_ptr<BackendGraph>& graph, StreamHandle stream);
 
   // -- other libraries -------------------------------------------------------------------------

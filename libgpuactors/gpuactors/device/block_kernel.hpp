@@ -18,20 +18,20 @@
 //   stream.launch(normalize, gpuactors::Blocks{rows}, columns, x);
 //
 // A block has 256 threads on CUDA, or as many as the functor says: `static constexpr unsigned threads = 128;` (a
-// multiple of 32, at most 1024). On a host device, one thread does all the work of a block, and blocks run beside each
-// other. `block` offers:
+// multiple of 32, at most 1024). On a host device, one thread does all the work of a block, and blocks run in parallel.
+// `block` offers:
 //
-//   index(), count()          which block this is, and how many there are
-//   each(n, f)                calls f(0) .. f(n - 1), each once, on the threads of the block; waits for all
-//   once(f)                   calls f() on one of them; waits for it
-//   sum(n, f), most(n, f)     the sum of f(0) .. f(n - 1), their maximum (of numbers; n at least 1 for `most`)
-//   reduce(n, none, f, join)  joins f(0) .. f(n - 1) by `join`, of which `none` is the neutral element; no order of the
+//   index(), count() which block this is, and how many there are
+//   each(n, f) calls f(0) .. f(n - 1), each once, on the threads of the block; waits for all
+//   once(f) calls f() on one of them; waits for it
+//   sum(n, f), most(n, f) the sum of f(0) .. f(n - 1), their maximum (of numbers; n at least 1 for `most`)
+//   reduce(n, none, f, join) joins f(0) .. f(n - 1) by `join`, of which `none` is the neutral element; no order of the
 //                             joins is promised, but it is the same each time on one kind of device
 //   shared_array<T>(block, n) memory that all threads of the block share, with undefined contents
 //
-// What is outside of these runs on every thread of a block: compute only local values there, and write memory inside.
-// All threads must come to the same calls with the same `n`, so conditions around them must not depend on who asks.
-// What `each` and `once` wrote, all threads of the block see behind the call. The style follows the hierarchical
+// Code outside of these runs on every thread of a block: compute only local values there, and write memory inside. All
+// threads must reach the same calls with the same `n`, so conditions around the calls must not depend on the thread.
+// After `each` and `once`, all threads of the block see what these wrote. The style follows the hierarchical
 // parallelism of Kokkos (Trott et al., 2022).
 #pragma once
 
@@ -47,17 +47,17 @@
 
 namespace gpuactors {
 
-/// How often a block kernel runs, and with how much memory.
+/// The number of blocks that a block kernel runs, and their memory.
 struct Blocks {
   std::uint64_t count = 1;
-  /// Bytes that `shared_array` may hand out in each block: `shared_bytes<T>(n)` of each array, in their sum. Up to
-  /// 46 KiB everywhere; a chip may have more, up to `limits::most_shared_bytes`.
+  /// Bytes that `shared_array` may hand out in each block: the sum of `shared_bytes<T>(n)` over its arrays. Up to 46
+  /// KiB everywhere; a chip may have more, up to `limits::most_shared_bytes`.
   std::size_t shared_bytes = 0;
 };
 
 namespace detail {
 
-/// All of a block's arrays begin at multiples of this, so that nobody has to think of gaps.
+/// All of a block's arrays begin at multiples of this, so that kernels need not care about gaps.
 inline constexpr std::size_t shared_alignment = 16;
 
 GPUACTORS_FUNCTION constexpr std::size_t shared_footprint(std::size_t bytes) {
@@ -72,7 +72,8 @@ struct BlockPack {
   KernelPack<Args...> arguments;
 };
 
-/// What threads of a block may join. The same on all devices, so that what compiles for one does for the other.
+/// The largest value that threads of a block may join. It is the same on all devices, so that a kernel that compiles
+/// for one device compiles for the others.
 inline constexpr std::size_t most_exchanged_bytes = 32;
 template <class T>
 inline constexpr bool may_be_exchanged = std::is_trivially_copyable_v<T> && sizeof(T) <= most_exchanged_bytes
@@ -108,7 +109,7 @@ public:
   template <class T, class F, class Join>
   [[nodiscard]] T reduce(std::uint64_t n, T none, const F& f, const Join& join) {
     static_assert(may_be_exchanged<T>);
-    // Several chains, which a processor computes beside each other, and perhaps in one vector.
+    // Several chains, which a processor computes in parallel, perhaps in one vector.
     constexpr std::uint64_t chains = 8;
     std::array<T, chains> parts;
     parts.fill(none);
@@ -145,8 +146,8 @@ private:
   std::size_t taken_ = 0;
 };
 
-/// A block of CUDA threads, as one of them sees it. `Lanes` is what the hardware gives a thread: its number and that of
-/// all, the barrier, the exchange within a warp, the block's memory. See the head of this file.
+/// A block of CUDA threads, as one of them sees it. `Lanes` is the hardware as a thread sees it: the thread's number,
+/// the number of threads, the barrier, the exchange within a warp, the block's memory. See the head of this file.
 template <class Lanes>
 class ThreadBlock {
 public:
@@ -197,7 +198,7 @@ public:
     }
     lanes_.sync();
     value = parts[0];
-    // The next one writes there.
+    // The next reduction writes there.
     lanes_.sync();
     return value;
   }
@@ -210,7 +211,7 @@ public:
     return lanes_.shared() + begin;
   }
 
-  /// For the next block that the same threads run.
+  /// Moves on to the next block that the same threads run.
   GPUACTORS_FUNCTION void move_to(std::uint64_t index) {
     lanes_.sync();
     index_ = index;
@@ -220,7 +221,7 @@ public:
 private:
   static constexpr unsigned warp = 32;
 
-  /// The first lane of each warp has the result.
+  /// Joins the values of a warp; its first lane gets the result.
   template <class T, class Join>
   GPUACTORS_FUNCTION T reduce_warp(T value, const Join& join) {
     for (auto distance = warp / 2; distance > 0; distance /= 2)
@@ -235,7 +236,7 @@ private:
   std::size_t taken_ = 0;
 };
 
-/// The operations that every kind of block makes of its own ones.
+/// The operations that are built on those of any kind of block.
 template <class Base>
 class BlockOf : public Base {
 public:
@@ -250,7 +251,7 @@ public:
   template <class F>
   [[nodiscard]] GPUACTORS_FUNCTION auto most(std::uint64_t n, const F& f) {
     using T = decltype(f(n));
-    // A number that is among them, so that none lower is needed.
+    // Begins with one of the values, so that no lowest value is needed.
     return this->reduce(n, f(0), f, [](T a, T b) { return a < b ? b : a; });
   }
 };
@@ -282,7 +283,7 @@ struct BlockThreads<F> {
   static_assert(value % 32 == 0 && value > 0 && value <= 1024, "a block has a multiple of 32 threads, at most 1024");
 };
 
-/// Returns at least `bytes` of memory, which stay for the thread's next blocks.
+/// Returns at least `bytes` of memory, which the thread's next blocks reuse.
 [[gnu::noinline]] inline std::byte* shared_memory_of_thread(std::size_t bytes) {
   static_assert(alignof(std::max_align_t) >= shared_alignment);
   thread_local std::vector<std::max_align_t> memory;
@@ -304,7 +305,7 @@ struct OnBlock {
   }
 };
 
-/// How a host thread runs blocks [begin, end) of the functor `F`.
+/// Runs blocks [begin, end) of the functor `F` on a host thread.
 template <class F>
 struct BlockLoop {
   using Block = BlockOf<HostBlock>;
@@ -331,7 +332,7 @@ template <class T, class Block>
   return static_cast<T*>(block.take_shared(n * sizeof(T)));
 }
 
-/// Returns what `shared_array<T>(block, n)` takes, in bytes.
+/// Returns how many bytes `shared_array<T>(block, n)` takes.
 template <class T>
 [[nodiscard]] constexpr std::size_t shared_bytes(std::size_t n) {
   return detail::shared_footprint(n * sizeof(T));
@@ -345,7 +346,7 @@ struct BlockKernel {
                 "kernel arguments are kept as bytes of any type");
 
   KernelInfo info;
-  /// Of a block, on CUDA.
+  /// Threads of a block on CUDA.
   unsigned threads = 256;
 };
 
@@ -356,7 +357,7 @@ using BlockKernelOf = typename detail::BlockSignatureOf<F>::template Apply<Block
 #ifdef __CUDACC__
 namespace detail {
 
-/// What a thread has on CUDA.
+/// The hardware as a CUDA thread sees it.
 class CudaLanes {
 public:
   GPUACTORS_FUNCTION unsigned thread() const {
@@ -387,7 +388,7 @@ public:
 #endif
   }
 
-  /// The value of the lane that is so far above; on the last lanes, any.
+  /// Returns the value of the lane that is `distance` above; any value on the last lanes.
   template <class T>
   GPUACTORS_FUNCTION T from_lane_above([[maybe_unused]] const T& value, [[maybe_unused]] unsigned distance) const {
 #ifdef __CUDA_ARCH__
@@ -404,7 +405,7 @@ public:
 #endif
   }
 
-  /// Room for one value of each warp.
+  /// Returns room for one value of each warp.
   GPUACTORS_FUNCTION void* exchange() const {
 #ifdef __CUDA_ARCH__
     __shared__ alignas(shared_alignment) unsigned char room[32 * most_exchanged_bytes];

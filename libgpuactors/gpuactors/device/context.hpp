@@ -23,8 +23,8 @@ struct ContextOptions {
   std::shared_ptr<Quota> parent = nullptr;
   /// Whether the context may compile kernels from source.
   bool runtime_source = true;
-  /// Whether its streams only copy: then it holds no compute, whatever its share, and opens at once where a share of
-  /// the compute would have to be set up first.
+  /// Whether the context's streams only copy. Such a context holds no compute, whatever its share, and opens at once
+  /// where a share of the compute would have to be set up first.
   bool copies_only = false;
 };
 

@@ -2,8 +2,9 @@
 // context alone.
 //
 //   const auto plan = std::make_shared<gpuactors::faulty::Plan>();
-//   gpuactors::EmbeddedNode node{.name = "local", .devices = "host:1x1GiB", .decorate =
-//   gpuactors::faulty::decorator(plan)}; GPUACTORS_LET(cluster, gpuactors::Cluster::embed({.nodes = {node}}));
+//   gpuactors::EmbeddedNode node{.name = "local", .devices = "host:1x1GiB"};
+//   node.decorate = gpuactors::faulty::decorator(plan);
+//   GPUACTORS_LET(cluster, gpuactors::Cluster::embed({.nodes = {node}}));
 //   plan->fail_at(gpuactors::faulty::Call::launch, 3, gpuactors::Error{gpuactors::Errc::launch_failed, "on purpose"});
 #pragma once
 
@@ -37,7 +38,7 @@ enum class Call : std::uint8_t {
   fill,
   launch,
   gemm,
-  /// The begin and the end of a graph.
+  /// The begin and the end of a capture.
   capture,
 };
 
@@ -55,20 +56,20 @@ struct Held {
   friend bool operator==(const Held&, const Held&) = default;
 };
 
-/// The script. Calls are counted from 1, for each kind and in total. Any thread.
+/// The script of the failures. Calls are counted from 1, for each kind and in total. Any thread.
 class Plan {
 public:
-  /// The `n`-th call of `call` fails with `error`; later ones succeed.
+  /// Makes the `n`-th call of `call` fail with `error`; later ones succeed.
   void fail_at(Call call, std::uint64_t n, Error error);
 
-  /// The `n`-th call of `call` and all later ones fail.
+  /// Makes the `n`-th call of `call` and all later ones fail.
   void fail_from(Call call, std::uint64_t n, Error error);
 
-  /// The `n`-th call of any kind fails; for tests that fail at the i-th point, for every i.
+  /// Makes the `n`-th call of any kind fail; for tests that fail at the i-th point, for every i.
   void fail_at_point(std::uint64_t n, Error error);
 
-  /// From the `n`-th call of `call` on, the context is lost: every call of every kind fails with `context_lost`, and so
-  /// does every notification that is still to come.
+  /// Loses the context at the `n`-th call of `call`: from then on, every call of every kind fails with `context_lost`,
+  /// and so does every notification that is still to come.
   void lose_context_at(Call call, std::uint64_t n);
 
   /// Runs `before` in front of the `n`-th call of `call`, on its caller's thread; it may block to delay the call.
@@ -84,7 +85,7 @@ public:
 
   // -- for the decorators ----------------------------------------------------------------------
 
-  /// Counts a call and returns the error it has to fail with, if any.
+  /// Counts a call and returns the error with which it has to fail, if any.
   Result<void> enter(Call call);
 
   /// Changes one of the counts of `held`.
@@ -129,8 +130,8 @@ private:
   std::shared_ptr<Plan> plan_;
 };
 
-/// Returns what makes the devices of a node fail by `plan`, for `EmbeddedNode::decorate`: the one of this index, or all
-/// of them.
+/// Returns a function for `EmbeddedNode::decorate` that makes devices of a node fail by `plan`: the one of this index,
+/// or all of them.
 [[nodiscard]] std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorator(std::shared_ptr<Plan> plan,
                                                                                         std::optional<int> index = {});
 

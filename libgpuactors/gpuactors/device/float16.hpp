@@ -43,7 +43,7 @@ constexpr std::uint32_t float_infinity = 0x7F80'0000U;
   return float_of((bits_of(near) - (is_beyond ? 1U : 0U)) | 1U);
 }
 
-/// The same for a whole number. What 64 bits have beyond a double's 53 becomes one odd bit first.
+/// Overload for a whole number. Bits beyond the 53 of a double are first replaced by one odd bit.
 [[nodiscard]] GPUACTORS_FUNCTION constexpr float round_to_odd(std::uint64_t value) noexcept {
   constexpr std::uint64_t dropped = 0x7FF;
   if (value >> 53 != 0)
@@ -124,9 +124,9 @@ struct Brain16 {
 /// A floating-point number of 16 bits, with infinities, NaN, subnormal numbers and a signed zero. A plain value of 2
 /// bytes, with the layout of CUDA's `__half` or `__nv_bfloat16`; uninitialized like a float if it is given no value.
 ///
-/// Conversions to it round to nearest, ties to even, once; what is too large becomes infinity, and a NaN becomes quiet.
-/// They need the default rounding mode, and also work where subnormal floats are flushed to zero (but for `BFloat16`,
-/// whose subnormal numbers are such floats). Any thread, on host and device.
+/// Conversions to this type round once, to nearest, ties to even; values that are too large become infinity, and a NaN
+/// becomes quiet. They need the default rounding mode, and also work where subnormal floats are flushed to zero (but
+/// for `BFloat16`, whose subnormal numbers are such floats). Any thread, on host and device.
 template <class Format>
 class SmallFloat {
 public:
@@ -157,7 +157,7 @@ public:
     return bits_;
   }
 
-  // Without loss, and what makes expressions and comparisons those of floats.
+  // Lossless; makes expressions and comparisons those of floats.
   GPUACTORS_FUNCTION constexpr operator float() const noexcept { // NOLINT(*-explicit-*)
     return Format::to_float(bits_);
   }

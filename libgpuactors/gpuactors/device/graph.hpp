@@ -12,8 +12,8 @@ namespace detail {
 struct Ground;
 } // namespace detail
 
-/// Work that `Stream::capture` has captured. Cheap to copy; any thread may hold and destroy a copy, also while the work
-/// runs or after the end of its context, which it does not keep alive.
+/// Work that `Stream::capture` has captured. Cheap to copy; any thread may hold and destroy a copy, even while the work
+/// runs or after the end of its context, which a graph does not keep alive.
 class Graph {
 public:
   Graph() = default;
@@ -22,8 +22,8 @@ public:
     return captured_ != nullptr;
   }
 
-  /// Returns how many launches, products, copies and fills it has, as the device counts them: 0 for an empty graph; a
-  /// product may be several.
+  /// Returns the number of launches, products, copies and fills, as the device counts them: a product may count as
+  /// several. 0 for an empty graph.
   [[nodiscard]] std::size_t operations() const noexcept {
     return captured_ != nullptr ? captured_->operations() : 0;
   }

@@ -1,6 +1,6 @@
 // Grid kernels: device code of CUDA with a grid, blocks and shared memory of its own, compiled with the program. The
 // way for kernels that exist already, or that need what only CUDA has: tensor cores, asynchronous copies, warps. Block
-// kernels (block_kernel.hpp) run on both kinds of device; kernels that come as text, `Context::compile`.
+// kernels (block_kernel.hpp) run on both kinds of device; `Context::compile` takes kernels as text.
 //
 //   // scale.hpp
 //   GPUACTORS_DECLARE_GRID_KERNEL(scale, float*, float, unsigned);
@@ -55,7 +55,7 @@ void run_grid_on_host(std::uint64_t begin, std::uint64_t, const void* pack) {
   static_cast<const Pack*>(pack)->call(WithoutIndex<Function>{}, begin);
 }
 
-/// Returns what host devices call for a grid kernel; null if there is nothing.
+/// Returns the function that host devices call for a grid kernel; null if there is none.
 template <class Pack, auto Function>
 constexpr HostKernel grid_on_host() {
   if constexpr (std::is_null_pointer_v<decltype(Function)>)

@@ -108,7 +108,7 @@ struct KernelSignature<void (F::*)(std::uint64_t, Args...) const> {
   using Pack = KernelPack<Args...>;
 };
 
-/// How a host thread runs indices [begin, end) of the functor `F`.
+/// Runs indices [begin, end) of the functor `F` on a host thread.
 template <class F>
 struct IndexLoop {
   static void run(std::uint64_t begin, std::uint64_t end, const void* pack) {
@@ -125,7 +125,7 @@ struct IndexLoop {
     && !defined(__FAST_MATH__) && !defined(__ASSOCIATIVE_MATH__)
 #define GPUACTORS_WIDE_KERNELS 1
 
-/// The same loop for processors with wider vectors (AVX2) than the program was compiled for. Fused multiply-add stays
+/// Runs the loop on processors with wider vectors (AVX2) than the program was compiled for. Fused multiply-add stays
 /// off, because it rounds differently: results are bit-identical, except for sums whose order the functor itself leaves
 /// to the compiler (`omp simd reduction`). `flatten` inlines the functor's calls where possible, since code outside
 /// this function has narrow vectors; `[[gnu::noinline]]` keeps a large helper out.

@@ -10,15 +10,15 @@
 
 namespace gpuactors {
 
-/// Bytes of a quota for memory that a library beside this one allocates: a framework's arena, tensors, a workspace.
+/// Bytes of a quota for memory that another library allocates: a framework's arena, tensors, a workspace.
 ///
-/// Lifecycle: reserve, then allocate; free, then destroy the reservation. It only counts, and on CUDA lets the context
-/// keep so much less of what was freed there. The quota refuses what is beyond its limit, the holder allocates no more
-/// than it has reserved, and nobody else enforces that. May outlive the context, and be moved to and destroyed on any
-/// thread; one thread at a time uses it.
+/// Lifecycle: reserve, then allocate; free, then destroy the reservation. It only counts bytes and, on CUDA, makes the
+/// context cache that much less freed memory. The quota refuses a reservation beyond its limit. Nothing stops the
+/// library from allocating more than was reserved; that is up to its user. May outlive the context, and be moved to and
+/// destroyed on any thread; one thread at a time uses it.
 class Reservation {
 public:
-  /// Reserves nothing.
+  /// Creates an empty reservation.
   Reservation() = default;
 
   /// Reserves `bytes` of `Context::quota()`; any thread.

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -74,6 +75,8 @@ public:
     std::string name;
     /// Bytes of each declared argument; nothing if the driver does not report them.
     std::optional<std::vector<std::size_t>> arguments;
+    /// Tells this kernel from one that had the same handle before; 0 where handles do not come again.
+    std::uint64_t number = 0;
   };
 
   RuntimeKernel() = default;

@@ -72,11 +72,12 @@ Result<void> check_shape(std::string_view kernel, const LaunchShape& shape) {
 Result<void> check_arguments(const RuntimeKernel::Loaded& kernel, std::span<const KernelArgument> arguments) {
   if (!kernel.arguments)
     return {};
+  const auto fits = [](const KernelArgument& argument, std::size_t size) { return argument.size() == size; };
+  if (std::equal(arguments.begin(), arguments.end(), kernel.arguments->begin(), kernel.arguments->end(), fits))
+    return {};
   std::vector<std::size_t> sizes;
   for (const auto& argument : arguments)
     sizes.push_back(argument.size());
-  if (sizes == *kernel.arguments)
-    return {};
   return fail(Errc::invalid_argument,
               fmt::format("kernel {} declares {} arguments of [{}] B and was given {} of [{}] B", kernel.name,
                           kernel.arguments->size(), fmt::join(*kernel.arguments, ", "), sizes.size(),
@@ -342,13 +343,10 @@ Result<NativeStream> Stream::native() {
 Result<void> Stream::wait(Stream& other) {
   GPUACTORS_LET(here, backend_beside_capture("a wait for another stream"));
   GPUACTORS_LET(there, other.backend_beside_capture("a wait by another stream"));
-  GPUACTORS_LET(event, there->make_event());
-  // The event may be destroyed as soon as the wait is queued.
-  auto waited = there->record(event, other.handle_);
-  if (waited)
-    waited = here->wait(handle_, event);
-  there->destroy_event(event);
-  return waited;
+  // Its event may be used again as soon as the wait is queued.
+  GPUACTORS_LET(mark, other.state_->take_mark());
+  GPUACTORS_TRY(there->record(mark->event, other.handle_));
+  return here->wait(handle_, mark->event);
 }
 
 Result<Mark> Stream::mark() {

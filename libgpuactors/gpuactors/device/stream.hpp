@@ -24,7 +24,7 @@ struct ContextState;
 struct MarkState;
 } // namespace detail
 
-/// One argument of `Stream::launch`, of the kernel's type `A`: a value; where that is a pointer to elements, also a
+/// One argument of `Stream::launch`, of the kernel's type `A`: a value or, where that is a pointer to elements, also a
 /// tensor, which is checked before the kernel starts. A raw pointer is taken as it is, and may be null.
 template <class A>
 class LaunchArgument {
@@ -132,9 +132,9 @@ public:
 
   // -- memory ----------------------------------------------------------------------------------
 
-  /// Allocates `bytes` against the quota, for what this stream gets from now on. Another stream of the context uses the
-  /// memory once it waits for this one (`wait`): it may have been freed and had again while earlier work of this stream
-  /// still reads what was there.
+  /// Allocates `bytes` against the quota, for work queued on this stream from now on. Before another stream of the
+  /// context uses the memory, make it `wait` for this stream: the memory may be recycled, and earlier work of this
+  /// stream may still read the old contents.
   /// @returns `invalid_argument` for zero, `out_of_memory` (with request, use and limit) beyond the quota.
   Result<Buffer> allocate(std::size_t bytes);
 
@@ -164,7 +164,7 @@ public:
   }
 
   /// Copy all elements of a tensor from or to as many values on the host, in stream order. The values must stay valid
-  /// until `synchronize`. From a `HostBuffer`, copies run at full speed beside other work.
+  /// until `synchronize`. From a `HostBuffer`, copies run at full speed and in parallel with other work.
   /// @returns `invalid_argument` for another element type or number, `lease_expired` if the tensor was reclaimed.
   template <TensorValues R>
   requires std::ranges::borrowed_range<R> Result<void> upload(Tensor& target, R&& values) {
@@ -178,8 +178,8 @@ public:
     return download(std::ranges::data(values), source.raw(), source.bytes());
   }
 
-  /// Set all elements to zero, or each byte of theirs to `value`, in stream order. For elements of
-  /// another value, launch `kernels::fill_value`.
+  /// Set all elements to zero, or each of their bytes to `value`, in stream order. To set elements to another value,
+  /// launch `kernels::fill_value`.
   /// @returns `invalid_argument` for an empty tensor, `lease_expired` if it was reclaimed.
   Result<void> zero(Tensor& target);
   Result<void> fill_bytes(Tensor& target, std::uint8_t value);
@@ -190,7 +190,11 @@ public:
   /// @returns `invalid_argument` if the memory is smaller, `unsupported` on devices without such memory.
   Result<Tensor> attach(std::shared_ptr<SharedMemory> memory, DType dtype, std::vector<std::int64_t> shape);
 
-  /// Copy raw memory, or set its bytes, in stream order; host pointers must stay valid until `synchronize`.
+  /// Copies raw memory to the host and waits for the copy; the fastest way into memory that is no `HostBuffer`.
+  Result<void> fetch(void* host, const void* device, std::size_t bytes);
+
+  /// Copy raw memory, or set its bytes, in stream order; host pointers must stay valid until `synchronize`. With host
+  /// memory that is no `HostBuffer`, a copy on CUDA may block the calling thread until it is done.
   Result<void> upload(void* device, const void* host, std::size_t bytes);
   Result<void> download(void* host, const void* device, std::size_t bytes);
   Result<void> copy(void* target, const void* source, std::size_t bytes);
@@ -219,8 +223,10 @@ public:
     return launch(kernel.info, {n, {}}, &pack, sizeof(pack));
   }
 
-  /// Runs a block kernel for the blocks 0..count-1, likewise (block_kernel.hpp).
-  /// @returns as above; `invalid_argument` for more shared memory than the device has for a block.
+  /// Runs a block kernel for the blocks 0..count-1 in stream order (block_kernel.hpp). Arguments that are pointers may
+  /// be tensors.
+  /// @returns the errors of a kernel over an index; also `invalid_argument` for more shared memory than the device has
+  ///          for a block.
   template <class... Args>
   Result<void> launch(const BlockKernel<Args...>& kernel, const Blocks& blocks,
                       const std::type_identity_t<LaunchArgument<Args>>&... args) {
@@ -231,8 +237,10 @@ public:
     return launch(kernel.info, blocks, kernel.threads, &pack, sizeof(pack));
   }
 
-  /// Runs a grid kernel over the grid and blocks of `shape`, likewise (grid_kernel.hpp). Only CUDA looks at the shape.
-  /// @returns as above; `unsupported` on a host device if the kernel was defined without a function for it.
+  /// Runs a grid kernel over the grid and blocks of `shape` in stream order (grid_kernel.hpp). Only CUDA uses the
+  /// shape. Arguments that are pointers may be tensors.
+  /// @returns the errors of a kernel over an index; also `unsupported` on a host device if the kernel was defined
+  ///          without a function for it.
   template <class... Args>
   Result<void> launch(const GridKernel<Args...>& kernel, const LaunchShape& shape,
                       const std::type_identity_t<LaunchArgument<Args>>&... args) {
@@ -260,29 +268,28 @@ public:
   /// @returns `invalid_argument` with the shapes and types if they do not match, `unsupported` for other types.
   Result<void> gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options = {});
 
-  /// Computes the same product on raw pointers, for sub-matrices; see `Gemm` for shapes.
+  /// Overload on raw pointers, for sub-matrices; see `Gemm` for shapes.
   Result<void> gemm(const Gemm& product);
 
   // -- graphs ----------------------------------------------------------------------------------
 
-  /// Captures what `work`, a function that returns `Result<void>`, queues on this stream, and runs none of it. The
-  /// graph can be launched as often as wanted, with the same addresses and arguments each time; one launch costs less
-  /// than those of its parts (on CUDA, a CUDA graph). Tensors and host memory of the graph must live while it runs.
-  ///
-  /// Run the work once before, as it is: then its kernels are loaded, and products have what they need. `work` may
-  /// only launch, multiply, copy and fill on this stream. Allocate before.
-  /// @returns the error of `work`; `invalid_argument` if it has queued nothing, called what it may not, or has the
-  ///          first product of its context; `unavailable` if another library of the process has broken the capture off:
-  ///          capture again.
+  /// Captures what `work()`, which returns a `Result<void>`, queues on this stream as a graph, without running it. Each
+  /// launch of the graph uses the same addresses and arguments, and costs less than its parts (on CUDA, it is a CUDA
+  /// graph). Keep its tensors and host memory alive while it runs. Run the work once normally first, so that kernels
+  /// are loaded and products are set up, and allocate beforehand: `work` may only launch, multiply, copy and fill on
+  /// this stream.
+  /// @returns the error of `work`; `invalid_argument` if it queued nothing, made another call, or contains the
+  ///          context's first product; `unavailable` if another library in the process broke the capture: capture
+  ///          again.
   template <class Work>
   Result<Graph> capture(Work&& work) {
     GPUACTORS_LET(capture, begin_capture());
-    // Ends with it, also when `work` throws.
+    // The capture ends with this object, even if `work` throws.
     Result<void> outcome = work();
     return capture.end(std::move(outcome));
   }
 
-  /// Runs a graph in stream order. It was captured in this stream's context, on this stream or another one.
+  /// Runs a graph in stream order. It must have been captured in this stream's context, on any of its streams.
   /// @returns `invalid_argument` for an empty graph or one of another context.
   Result<void> launch(const Graph& graph);
 
@@ -292,7 +299,7 @@ public:
   Result<void> synchronize();
 
   /// Calls `callback` once when the work queued so far is done, on a thread that must not block: only post from it.
-  /// What it throws is written to standard error.
+  /// Exceptions are reported on standard error.
   Result<void> notify(std::function<void(Result<void>)> callback);
 
   /// Makes later work of this stream wait for all work that `other` (of the same device) has queued so far.
@@ -321,13 +328,11 @@ private:
 
   /// Returns the backend, or the reason why there is none.
   Result<Backend*> backend() const;
-  /// The same for `call`, which a graph cannot have.
+  /// Like `backend`, but refuses `call`, which a graph cannot have, during a capture.
   Result<Backend*> backend_beside_capture(const char* call) const;
   void retire() noexcept;
 
   Result<Tensor> tensor_from(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
-  /// Copies raw memory to the host and waits for it.
-  Result<void> fetch(void* host, const void* device, std::size_t bytes);
   static Result<void> check_values(const Tensor& tensor, DType dtype, std::size_t count);
 
   /// A tensor that cannot be an argument, and the element type that is expected; null for one that can.
@@ -340,7 +345,7 @@ private:
   Result<void> launch(const KernelInfo& kernel, const Blocks& blocks, unsigned threads, const void* pack,
                       std::size_t pack_bytes);
 
-  /// A capture that goes on, which does not need the `Stream` any more: that may be moved meanwhile.
+  /// A capture in progress. It does not refer to the `Stream`, which may be moved meanwhile.
   class Capture {
   public:
     Capture(std::shared_ptr<detail::ContextState> state, StreamHandle handle);

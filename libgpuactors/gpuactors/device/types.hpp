@@ -91,7 +91,7 @@ struct DeviceMemory {
   std::uint64_t total_bytes = 0;
 };
 
-/// Element type of a tensor. The numbers are those of messages, and are only added to.
+/// Element type of a tensor. The numbers are part of the wire format: append only.
 enum class DType : std::uint8_t { f32 = 1, f64 = 2, i32 = 3, i64 = 4, u8 = 5, f16 = 6, bf16 = 7 };
 
 [[nodiscard]] std::size_t size_of(DType dtype) noexcept;
@@ -129,11 +129,11 @@ concept OneOf = (std::same_as<T, Others> || ...);
 template <class T>
 concept TensorElement = detail::OneOf<T, float, double, Float16, BFloat16, std::int32_t, std::int64_t, std::uint8_t>;
 
-/// The type of the elements that lie in a row in an `R`.
+/// The element type of a contiguous range `R`.
 template <class R>
 using ElementOf = std::remove_cv_t<std::remove_pointer_t<decltype(std::ranges::data(std::declval<R&>()))>>;
 
-/// Elements of a tensor's type in a row: a vector, a span, a repeated field of a message.
+/// A contiguous range of elements of a tensor's type: a vector, a span, a repeated field of a message.
 template <class R>
 concept TensorValues = std::ranges::sized_range<R> && TensorElement<ElementOf<R>>;
 

@@ -154,6 +154,7 @@ const Function& check(CUfunction function) {
 
 CUresult library_load_data(CUlibrary* library, const void* data, CUjit_option*, void**, unsigned, CUlibraryOption*,
                            void**, unsigned) {
+  need_relaxed("cuLibraryLoadData");
   const std::lock_guard guard{code().mutex};
   auto* loaded = code().libraries.emplace_back(std::make_unique<Library>(Library{data})).get();
   *library = reinterpret_cast<CUlibrary>(loaded);
@@ -161,6 +162,7 @@ CUresult library_load_data(CUlibrary* library, const void* data, CUjit_option*, 
 }
 
 CUresult library_unload(CUlibrary handle) {
+  need_relaxed("cuLibraryUnload");
   const std::lock_guard guard{code().mutex};
   auto& library = library_of(handle, "cuLibraryUnload");
   wait_for_queued_work("unloading a library");

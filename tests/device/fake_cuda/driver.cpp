@@ -69,18 +69,13 @@ EventHomes& event_homes() {
 /// context counts as one of its own.
 std::atomic<int> events_stay_home{CUDA_SUCCESS};
 std::atomic<int> records{0};
+/// Looks at events that were not ready, and whether each takes 0.2 ms.
+std::atomic<std::uint64_t> vain_queries{0};
+std::atomic<bool> slow_queries{false};
 std::atomic<int> waiting_copies{0};
 
 /// How a thread takes captures of others.
 thread_local CUstreamCaptureMode mode_here = CU_STREAM_CAPTURE_MODE_GLOBAL;
-
-/// The call would break a capture that another library has under way in the default mode: with FAKE_CUDA_CAPTURES there
-/// is one all the time.
-void need_relaxed(const char* api) {
-  static const bool captures = std::getenv("FAKE_CUDA_CAPTURES") != nullptr;
-  if (captures && mode_here != CU_STREAM_CAPTURE_MODE_RELAXED)
-    misuse(std::string{api} + " by a thread that would break captures of others");
-}
 
 CUresult sticky_error() {
   return static_cast<CUresult>(machine().sticky.load());
@@ -202,6 +197,7 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
 }
 
 CUresult primary_ctx_retain(CUcontext* context, CUdevice device) {
+  need_relaxed("cuDevicePrimaryCtxRetain");
   if (is_prohibited())
     return CUDA_ERROR_UNKNOWN;
   *context = reinterpret_cast<CUcontext>(&context_marks.at(static_cast<std::size_t>(device)));
@@ -371,7 +367,12 @@ CUresult event_query(CUevent event) {
   need_relaxed("cuEventQuery");
   if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
     return sticky;
-  return *machine().backend->query({event}) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  if (*machine().backend->query({event}))
+    return CUDA_SUCCESS;
+  ++vain_queries;
+  if (slow_queries)
+    std::this_thread::sleep_for(std::chrono::microseconds{200});
+  return CUDA_ERROR_NOT_READY;
 }
 
 CUresult event_synchronize(CUevent event) {
@@ -472,6 +473,12 @@ CUresult launch_kernel(CUfunction function, unsigned grid, unsigned grid_y, unsi
 }
 
 } // namespace
+
+void need_relaxed(const char* api) {
+  static const bool captures = std::getenv("FAKE_CUDA_CAPTURES") != nullptr;
+  if (captures && mode_here != CU_STREAM_CAPTURE_MODE_RELAXED)
+    misuse(std::string{api} + " by a thread that would break captures of others");
+}
 
 void note_more(CUstream stream) {
   looks().outdate(stream);
@@ -574,6 +581,14 @@ void fake_cuda_keep_events_home(int result) {
 
 int fake_cuda_waiting_copies() {
   return gpuactors::fake::waiting_copies;
+}
+
+void fake_cuda_slow_queries(bool slow) {
+  gpuactors::fake::slow_queries = slow;
+}
+
+std::uint64_t fake_cuda_vain_queries() {
+  return gpuactors::fake::vain_queries;
 }
 
 int fake_cuda_records() {

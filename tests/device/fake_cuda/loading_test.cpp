@@ -11,6 +11,7 @@
 #include <future>
 #include <string>
 #include <thread>
+#include <utility>
 
 using namespace gpuactors;
 using namespace gpuactors::cuda;
@@ -35,11 +36,19 @@ Gate* loading;
 Gate* unloading;
 std::atomic<int> loaded;
 std::atomic<int> made;
+/// How often a library was unloaded by a thread that breaks captures of others.
+std::atomic<int> disturbing;
+thread_local CUstreamCaptureMode mode_here = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 /// As much of a driver as is needed. Each library is a number, as its one kernel is.
 Driver make_driver() {
   loaded = made = 0;
   Driver driver;
+  disturbing = 0;
+  driver.thread_exchange_capture_mode = [](CUstreamCaptureMode* mode) {
+    std::swap(mode_here, *mode);
+    return CUDA_SUCCESS;
+  };
   driver.library_load_data = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned, CUlibraryOption*,
                                 void**, unsigned) {
     loading->pass();
@@ -48,6 +57,7 @@ Driver make_driver() {
     return CUDA_SUCCESS;
   };
   driver.library_unload = [](CUlibrary) {
+    disturbing += mode_here == CU_STREAM_CAPTURE_MODE_RELAXED ? 0 : 1;
     unloading->pass();
     --loaded;
     return CUDA_SUCCESS;
@@ -153,6 +163,7 @@ TEST_CASE("while a kernel from source is loaded or another one unloaded, those t
     CHECK(find("b")->loaded().native == first->loaded().native);
     CHECK(test::eventually([] { return loaded == 2; }));
   }
+  CHECK(disturbing == 0);
 
   gates.unload.armed = true;
   std::thread unloader{[&] { CHECK(find("c")); }};

@@ -23,9 +23,15 @@ F* api(const char* name) {
   return reinterpret_cast<F*>(function);
 }
 
-/// Makes the device's context the current one. @returns a stream of it.
+/// How the thread takes captures of others from now on.
+void take_captures(CUstreamCaptureMode mode) {
+  REQUIRE(api<CUresult(CUstreamCaptureMode*)>("cuThreadExchangeStreamCaptureMode")(&mode) == CUDA_SUCCESS);
+}
+
+/// Makes the device's context the current one, on a thread that disturbs no capture. @returns a stream of it.
 CUstream enter(CUdevice device) {
   (void)make_cuda_device(); // loads the driver
+  take_captures(CU_STREAM_CAPTURE_MODE_RELAXED);
   CUcontext context = nullptr;
   REQUIRE(api<CUresult(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain")(&context, device) == CUDA_SUCCESS);
   REQUIRE(api<CUresult(CUcontext)>("cuCtxPushCurrent")(context) == CUDA_SUCCESS);
@@ -98,5 +104,13 @@ TEST_CASE("more is overwritten than was allocated", "[.][misuse_memory]") {
 
 TEST_CASE("a stream is looked at while another library captures one", "[.][misuse_capture]") {
   auto* const stream = enter(0);
+  take_captures(CU_STREAM_CAPTURE_MODE_GLOBAL);
   (void)api<CUresult(CUstream)>("cuStreamQuery")(stream);
+}
+
+TEST_CASE("a library is unloaded while another library captures a stream", "[.][misuse_unload_capture]") {
+  (void)enter(0);
+  auto* const library = load();
+  take_captures(CU_STREAM_CAPTURE_MODE_GLOBAL);
+  (void)api<CUresult(CUlibrary)>("cuLibraryUnload")(library);
 }

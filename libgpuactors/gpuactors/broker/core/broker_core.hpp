@@ -300,8 +300,7 @@ private:
   /// What a node that registers tells of an actor that has ended itself there.
   void take_own_end(const v1::OwnEnd& own);
   /// Ends an actor that has ended itself, unless a later life of it is there.
-  /// @param also_later whether it ends the life after that one, too: the actor had ended itself when its place was
-  /// lost.
+  /// @param also_later whether to end the next life too, because the actor had ended itself when its place was lost.
   void apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_later = false);
   /// Whether a life under this lease is earlier than one that has ended itself.
   [[nodiscard]] bool is_before_own_end(ActorId id, LeaseId lease) const;

@@ -34,9 +34,9 @@ public:
     last_ = pulse;
   }
 
-  /// To be asked before anything that depends on who is there. @returns for how long the broker stood still, if that
-  /// was
-  ///          long enough for others to take it for dead: then they have `patience` to come back.
+  /// To be called before anything that depends on who is there.
+  /// @returns how long the broker stood still, if that was long enough for others to take it for dead: then they have
+  ///          `patience` to come back.
   [[nodiscard]] std::optional<Duration> look(Pulse pulse) {
     if (!last_)
       return std::nullopt;

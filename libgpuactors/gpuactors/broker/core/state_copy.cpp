@@ -81,16 +81,19 @@ Result<bool> StateCopy::apply(const v1::StateChanges& answer) {
 Result<void> StateCopy::write() {
   if (anew_)
     GPUACTORS_TRY(clear());
-  for (auto& [key, value] : taken_)
+  for (auto& [key, value] : taken_) {
+    unsure_.insert(key);
     if (value)
       to_->put(key.first, key.second, *value);
     else
       to_->erase(key.first, key.second);
+  }
   to_->put(StateSection::ids, std::string{copied_key}, "1");
   GPUACTORS_TRY(to_->commit());
   if (const auto term = taken_.find({StateSection::ids, std::string{term_key}}); term != taken_.end() && term->second)
     next_.set_term(std::strtoull(term->second->c_str(), nullptr, 10));
   taken_.clear();
+  unsure_.clear();
   anew_ = false;
   complete_ = true;
   next_.set_has_copy(true);
@@ -98,6 +101,9 @@ Result<void> StateCopy::write() {
 }
 
 Result<void> StateCopy::clear() {
+  // Not among the committed entries, and written with the next ones all the same.
+  for (const auto& [section, key] : unsure_)
+    to_->erase(section, key);
   for (std::uint32_t number = 0; number < state_sections; ++number) {
     const auto section = static_cast<StateSection>(number);
     GPUACTORS_LET(entries, to_->load(section));

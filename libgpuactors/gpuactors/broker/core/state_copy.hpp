@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -39,16 +40,21 @@ public:
   }
 
 private:
+  using EntryKey = std::pair<StateSection, StateKey>;
+
   Result<bool> apply(const v1::StateChanges& answer);
   /// Has the own state be what was taken.
   Result<void> write();
+  /// Has it have nothing but what is its broker's own.
   Result<void> clear();
 
   std::shared_ptr<DesiredState> to_;
   v1::FollowState next_;
   /// What was taken and is not in the own state yet; without a value: it is to be removed. With `anew_`, it is all that
   /// is to be there.
-  std::map<std::pair<StateSection, StateKey>, std::optional<std::string>> taken_;
+  std::map<EntryKey, std::optional<std::string>> taken_;
+  /// What the own state was given since it last took changes: it may still write that.
+  std::set<EntryKey> unsure_;
   bool anew_ = false;
   bool complete_ = false;
 };

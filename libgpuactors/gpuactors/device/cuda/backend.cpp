@@ -232,7 +232,7 @@ Result<void> CudaBackend::launch(const KernelInfo& kernel, const KernelExtent& e
                                  StreamHandle stream) {
   const Current current{*shared_.primary};
   GPUACTORS_TRY(shared_.primary->alive());
-  GPUACTORS_LET(handle, shared_.images.find(kernel, shared_.primary->ordinal()));
+  GPUACTORS_LET(handle, find(kernel));
   auto n = extent.count;
   LaunchShape shape;
   if (extent.shape) {
@@ -243,13 +243,8 @@ Result<void> CudaBackend::launch(const KernelInfo& kernel, const KernelExtent& e
     shape.block[0] = threads_per_block;
   }
   const auto& [grid, block, shared_bytes] = shape;
-  if (shared_bytes > 0) {
-    const auto allowed = allowed_shared_.find(handle);
-    if (allowed == allowed_shared_.end() || shared_bytes > allowed->second) {
-      GPUACTORS_LET(most, allow_shared(handle, kernel.name, shared_bytes));
-      allowed_shared_[handle] = most;
-    }
-  }
+  if (shared_bytes > 0)
+    GPUACTORS_TRY(allow_shared(handle, 0, kernel.name, shared_bytes));
   // The driver copies both before it returns, the pack in the size that the kernel declares.
   void* arguments[] = {&n, const_cast<void*>(pack)};
   const auto started = driver().launch_kernel(reinterpret_cast<CUfunction>(handle), grid[0], grid[1], grid[2], block[0],
@@ -259,6 +254,15 @@ Result<void> CudaBackend::launch(const KernelInfo& kernel, const KernelExtent& e
   return check(started, "cuLaunchKernel", Errc::launch_failed,
                fmt::format("kernel {} over {}, grid [{}], blocks [{}], {} B of shared memory", kernel.name, n,
                            fmt::join(grid, ", "), fmt::join(block, ", "), shared_bytes));
+}
+
+Result<CUkernel> CudaBackend::find(const KernelInfo& kernel) {
+  if (kernel.image != nullptr)
+    if (const auto known = known_kernels_.find({kernel.image->begin, kernel.name}); known != known_kernels_.end())
+      return known->second;
+  GPUACTORS_LET(handle, shared_.images.find(kernel, shared_.primary->ordinal()));
+  known_kernels_.emplace(std::pair{kernel.image->begin, kernel.name}, handle);
+  return handle;
 }
 
 Result<std::shared_ptr<void>> CudaBackend::make_current() {
@@ -289,24 +293,36 @@ Result<void> CudaBackend::launch(const RuntimeKernel& kernel, const LaunchShape&
   for (const auto& argument : arguments)
     addresses.push_back(const_cast<void*>(argument.data()));
   const auto& [grid, block, shared_bytes] = shape;
-  // Each time, for its handle may have been another kernel's.
+  const auto& loaded = kernel.loaded();
   if (shared_bytes > 0)
-    GPUACTORS_TRY(allow_shared(static_cast<CUkernel>(kernel.loaded().native), kernel.name(), shared_bytes));
+    GPUACTORS_TRY(allow_shared(static_cast<CUkernel>(loaded.native), loaded.number, loaded.name, shared_bytes));
   keep(native(stream), kernel);
-  return check(
-      driver().launch_kernel(static_cast<CUfunction>(kernel.loaded().native), grid[0], grid[1], grid[2], block[0],
-                             block[1], block[2], shared_bytes, native(stream), addresses.data(), nullptr),
-      "cuLaunchKernel", Errc::launch_failed,
-      fmt::format("kernel {}, grid [{}], blocks [{}]", kernel.name(), fmt::join(grid, ", "), fmt::join(block, ", ")));
+  const auto started =
+      driver().launch_kernel(static_cast<CUfunction>(loaded.native), grid[0], grid[1], grid[2], block[0], block[1],
+                             block[2], shared_bytes, native(stream), addresses.data(), nullptr);
+  if (started == CUDA_SUCCESS) [[likely]]
+    return {};
+  return check(started, "cuLaunchKernel", Errc::launch_failed,
+               fmt::format("kernel {}, grid [{}], blocks [{}], {} B of shared memory", loaded.name,
+                           fmt::join(grid, ", "), fmt::join(block, ", "), shared_bytes));
 }
 
 void CudaBackend::keep(CUstream stream, const RuntimeKernel& kernel) {
   if (stream == captured_) {
-    captured_needs_.kernels.push_back(kernel);
+    captured_needs_.kernels.try_emplace(kernel.loaded().native, kernel);
     return;
   }
   const std::lock_guard guard{launched_mutex_};
-  launched_[stream].emplace(kernel.loaded().native, kernel);
+  launched_[stream].try_emplace(kernel.loaded().native, kernel);
+}
+
+void CudaBackend::keep(CUstream stream, const GraphNeeds& needs) {
+  if (needs.kernels.empty())
+    return;
+  const std::lock_guard guard{launched_mutex_};
+  auto& launched = launched_[stream];
+  for (const auto& [native, kernel] : needs.kernels)
+    launched.try_emplace(native, kernel);
 }
 
 void CudaBackend::keep(CUstream stream, Launched kernels) {
@@ -322,7 +338,10 @@ CudaBackend::Launched CudaBackend::take_launched(CUstream stream) {
   return known.empty() ? Launched{} : std::move(known.mapped());
 }
 
-Result<unsigned> CudaBackend::allow_shared(CUkernel kernel, std::string_view name, unsigned bytes) {
+Result<void> CudaBackend::allow_shared(CUkernel kernel, std::uint64_t number, std::string_view name, unsigned bytes) {
+  auto& allowed = allowed_shared_[kernel];
+  if (allowed.number == number && bytes <= allowed.bytes)
+    return {};
   const auto device = shared_.primary->device();
   int most = 0;
   int own = 0;
@@ -341,7 +360,8 @@ Result<unsigned> CudaBackend::allow_shared(CUkernel kernel, std::string_view nam
   GPUACTORS_TRY(
       check(driver().kernel_set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most - own, kernel, device),
             "cuKernelSetAttribute"));
-  return left;
+  allowed = {number, left};
+  return {};
 }
 
 Result<void> CudaBackend::gemm(const Gemm& product, StreamHandle stream) {

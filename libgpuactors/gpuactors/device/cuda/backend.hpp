@@ -16,7 +16,9 @@
 #include <gpuactors/device/quota.hpp>
 
 #include <atomic>
+#include <map>
 #include <unordered_map>
+#include <utility>
 
 namespace gpuactors::cuda {
 
@@ -96,14 +98,18 @@ public:
                       StreamHandle stream) override;
 
 private:
+  /// The driver's handle of `kernel`, whose code is loaded when it is first asked for.
+  Result<CUkernel> find(const KernelInfo& kernel);
   /// Lets blocks of `kernel` have that much dynamic shared memory, beside what it declares itself.
-  /// @returns how much they may have.
-  Result<unsigned> allow_shared(CUkernel kernel, std::string_view name, unsigned bytes);
+  /// @param number `RuntimeKernel::Loaded::number`.
+  Result<void> allow_shared(CUkernel kernel, std::uint64_t number, std::string_view name, unsigned bytes);
   /// Kernels from source, by their handles.
   using Launched = std::unordered_map<void*, RuntimeKernel>;
   /// Keeps a kernel from source until the stream is waited for or has told that it is done, or with the graph that is
   /// captured.
   void keep(CUstream stream, const RuntimeKernel& kernel);
+  /// Likewise the kernels of a graph that was launched.
+  void keep(CUstream stream, const GraphNeeds& needs);
   /// Keeps what was taken and may run on.
   void keep(CUstream stream, Launched kernels);
   /// Takes out what was launched on the stream so far.
@@ -195,8 +201,14 @@ private:
   /// For the products of a graph, which must not make one; null where there are none.
   std::shared_ptr<cublasContext> captured_handle_;
   std::shared_ptr<Executables> executables_;
+  /// Kernels that were launched, by image and name: without the lock of `Images`, which all contexts share.
+  std::map<std::pair<const unsigned char*, const char*>, CUkernel> known_kernels_;
+  struct AllowedShared {
+    std::uint64_t number = 0;
+    unsigned bytes = 0;
+  };
   /// How much dynamic shared memory blocks of a kernel may have.
-  std::unordered_map<CUkernel, unsigned> allowed_shared_;
+  std::unordered_map<CUkernel, AllowedShared> allowed_shared_;
 };
 
 } // namespace gpuactors::cuda

@@ -65,8 +65,7 @@ Result<void> CudaBackend::launch(const std::shared_ptr<BackendGraph>& graph, Str
   if (has_products)
     GPUACTORS_TRY(follow_products(on));
   GPUACTORS_TRY(own->launch(on));
-  for (const auto& kernel : own->needs().kernels)
-    keep(on, kernel);
+  keep(on, own->needs());
   if (!has_products)
     return {};
   product_stream_ = on;

@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <vector>
+#include <unordered_map>
 
 namespace gpuactors::cuda {
 
@@ -16,7 +16,7 @@ struct GraphNeeds {
   /// Products use the workspace of the backend, which they share with those of other streams.
   bool workspace = false;
   /// Kernels from source, which must stay loaded.
-  std::vector<RuntimeKernel> kernels = {};
+  std::unordered_map<void*, RuntimeKernel> kernels = {};
 };
 
 /// The graphs of one backend in the driver. The backend ends them, while the streams that they were captured from still

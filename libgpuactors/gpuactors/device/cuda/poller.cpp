@@ -75,9 +75,9 @@ Poller::Bell::Bell() {
     rope = {this};
 }
 
-void Poller::Bell::ring() {
+void Poller::Bell::announce() {
   const std::lock_guard guard{mutex};
-  woken = true;
+  has_new = true;
   rung.notify_one();
 }
 
@@ -102,64 +102,69 @@ Result<void> Poller::watch(const void* owner, Events& events, CUstream stream,
       events.give_back(event);
       return fail(Errc::unavailable, fmt::format("notifications of a GPU have no thread: {}", error.what()));
     }
-    pending_.push_back({owner, &events, stream, event, std::move(callback), Clock::now()});
+    incoming_.push_back({owner, &events, stream, event, std::move(callback), Clock::now()});
+    ++owned_[owner];
   }
-  // A thread that waits for nothing must start to look by itself.
-  bell_->ring();
+  bell_->announce();
   return {};
 }
 
 void Poller::drain(const void* owner) {
-  bell_->ring();
+  bell_->announce();
   std::unique_lock lock{mutex_};
-  drained_.wait(lock, [&] {
-    const auto owned = [owner](const Pending& pending) { return pending.owner == owner; };
-    return std::none_of(pending_.begin(), pending_.end(), owned)
-           && std::none_of(calling_.begin(), calling_.end(), owned);
-  });
+  drained_.wait(lock, [&] { return !owned_.contains(owner); });
+}
+
+bool Poller::await(const Pace& pace) {
+  std::unique_lock lock{bell_->mutex};
+  const auto called = [this] { return bell_->stopping || bell_->woken; };
+  const auto called_or_new = [&] { return called() || bell_->has_new; };
+  if (pace.idle) {
+    bell_->rung.wait(lock, called_or_new);
+  } else if (bell_->rung.wait_until(lock, pace.looked + pace.pause, called_or_new) && !called()) {
+    const auto soon = std::min(pace.pause, detail::look_again_after(Duration::zero(), pace.look));
+    bell_->rung.wait_until(lock, pace.looked + soon, called);
+  }
+  bell_->woken = false;
+  bell_->has_new = false;
+  return bell_->stopping && pace.idle;
 }
 
 void Poller::run() {
   const detail::ServingDevice serving;
   const Current current{*primary_};
   detail::wait_precisely();
-  bool idle = false;
-  Duration pause{};
-  for (;;) {
+  Pace pace;
+  while (!await(pace)) {
     {
-      std::unique_lock lock{bell_->mutex};
-      const auto called = [this] { return bell_->stopping || bell_->woken; };
-      if (idle)
-        bell_->rung.wait(lock, called);
-      else
-        bell_->rung.wait_for(lock, pause, called);
-      bell_->woken = false;
-      if (bell_->stopping && idle)
-        return;
+      const std::lock_guard guard{mutex_};
+      pending_.splice(pending_.end(), incoming_);
     }
+    std::list<Pending> calling;
     std::vector<Result<void>> results;
     std::vector<Pending*> slow;
-    std::unique_lock lock{mutex_};
     const auto begin = Clock::now();
-    collect(calling_, results, slow);
-    const auto look = Clock::now() - begin;
-    lock.unlock();
+    collect(calling, results, slow);
+    pace.looked = Clock::now();
+    pace.look = pace.looked - begin;
     std::size_t i = 0;
-    for (auto& done : calling_) {
+    for (auto& done : calling) {
       detail::call_back(done.callback, std::move(results[i++]));
       // What the callback holds goes before anybody learns that it was called.
       done.callback = nullptr;
     }
     if (!slow.empty())
       ask_driver(slow);
-    lock.lock();
-    for (const auto& done : calling_)
+    for (const auto& done : calling)
       done.events->give_back(done.event);
-    calling_.clear();
-    idle = pending_.empty();
     // As the latest one needs it: what waits for longer is looked at more often than it needs.
-    if (!idle)
-      pause = detail::look_again_after(Clock::now() - pending_.back().since, look);
+    pace.idle = pending_.empty();
+    if (!pace.idle)
+      pace.pause = detail::look_again_after(Clock::now() - pending_.back().since, pace.look);
+    const std::lock_guard guard{mutex_};
+    for (const auto& done : calling)
+      if (const auto owned = owned_.find(done.owner); --owned->second == 0)
+        owned_.erase(owned);
     drained_.notify_all();
   }
 }

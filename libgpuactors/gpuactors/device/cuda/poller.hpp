@@ -11,15 +11,17 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 namespace gpuactors::cuda {
 
 /// Watches an event for each notification and calls back once it is done or failed.
 ///
-/// While anything is pending the thread looks by itself, often at first, then every few milliseconds. What takes longer
-/// the driver also tells it, by a host function that wakes it. That is on a stream of the poller's own, which waits for
-/// the event: on the user's stream the work behind it would wait for the driver's thread to have called it. It may come
+/// While anything is pending the thread looks by itself, often at first, then every few milliseconds. A new
+/// notification shortens its pause, and does not end it: each look costs a call for every stream. What takes longer the
+/// driver also tells it, by a host function that wakes it. That is on a stream of the poller's own, which waits for the
+/// event: on the user's stream the work behind it would wait for the driver's thread to have called it. It may come
 /// late (`detail::pause_after`), or never: after a context error none is called. Notifications of one stream come in
 /// order. Any thread.
 ///
@@ -62,6 +64,8 @@ private:
     std::mutex mutex;
     std::condition_variable rung;
     bool woken = false;
+    /// There is a notification that the thread has not looked at yet.
+    bool has_new = false;
     bool stopping = false;
 
     /// Of one of the poller's streams.
@@ -74,15 +78,25 @@ private:
     std::array<Rope, side_streams> ropes;
 
     Bell();
-    void ring();
+    void announce();
     [[nodiscard]] bool is_expected() const;
   };
 
   static void CUDA_CB wake(void* rope);
   /// Bells that the driver may still ring although it should not. Never destroyed.
   static void keep(std::unique_ptr<Bell> bell);
+  /// When the thread looks again, and what the last look has cost.
+  struct Pace {
+    bool idle = false;
+    TimePoint looked{};
+    Duration look{};
+    Duration pause{};
+  };
+
   void run();
-  /// Takes out what is done. The mutex is held.
+  /// Waits until the thread is to look. @returns whether it is to end instead.
+  bool await(const Pace& pace);
+  /// Takes out what is done. The thread of the poller.
   /// @param slow is given what the driver should tell of, too: of each stream the first that is pending for long. It
   ///             stays where it is until it is taken out, here.
   void collect(std::list<Pending>& done, std::vector<Result<void>>& results, std::vector<Pending*>& slow);
@@ -95,15 +109,17 @@ private:
 
   std::shared_ptr<Primary> primary_;
   std::unique_ptr<Bell> bell_ = std::make_unique<Bell>();
-  /// Made when they are first needed. The thread's alone, until it has ended.
+  // The thread's alone, until it has ended: nobody who adds a notification waits for a look.
+  /// Made when they are first needed.
   std::array<CUstream, side_streams> sides_{};
+  std::list<Pending> pending_;
 
   /// Guards what follows.
   std::mutex mutex_;
   std::condition_variable drained_;
-  std::list<Pending> pending_;
-  /// Taken out of `pending_`, callback not returned yet.
-  std::list<Pending> calling_;
+  std::list<Pending> incoming_;
+  /// Notifications by owner, until the callback has returned.
+  std::unordered_map<const void*, std::size_t> owned_;
   std::thread thread_;
 };
 

@@ -21,6 +21,7 @@ void let_waiting_threads_sleep(const Driver& driver, CUdevice device) {
 } // namespace
 
 Result<std::shared_ptr<Primary>> Primary::retain(const Driver& driver, int ordinal) {
+  const Relaxed relaxed{driver};
   CUdevice device = 0;
   GPUACTORS_TRY(
       cuda::check(driver, driver.device_get(&device, ordinal), "cuDeviceGet", {ordinal, Errc::device_lost, {}}));
@@ -100,14 +101,6 @@ ContextScope::~ContextScope() {
   CUcontext ours = nullptr;
   if (pushed_)
     (void)driver_.ctx_pop_current(&ours);
-}
-
-Relaxed::Relaxed(const Primary& primary) : driver_(primary.driver()) {
-  (void)driver_.thread_exchange_capture_mode(&mode_);
-}
-
-Relaxed::~Relaxed() {
-  (void)driver_.thread_exchange_capture_mode(&mode_);
 }
 
 } // namespace gpuactors::cuda

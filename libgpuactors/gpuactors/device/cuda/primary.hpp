@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gpuactors/device/cuda/check.hpp>
+#include <gpuactors/device/cuda/relaxed.hpp>
 
 #include <atomic>
 #include <memory>
@@ -73,25 +74,10 @@ private:
   bool pushed_ = false;
 };
 
-/// Lets the calls of this thread, for the life of this object, disturb nobody who captures a stream elsewhere in the
-/// process: in CUDA's default mode, a look at an event would fail, and break that capture.
-class Relaxed {
-public:
-  explicit Relaxed(const Primary& primary);
-  Relaxed(const Relaxed&) = delete;
-  Relaxed& operator=(const Relaxed&) = delete;
-  ~Relaxed();
-
-private:
-  const Driver& driver_;
-  /// The thread's mode outside.
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
-
 /// Both, for the calls of this library.
 class Current {
 public:
-  explicit Current(const Primary& primary) : relaxed_(primary), context_(primary) {
+  explicit Current(const Primary& primary) : relaxed_(primary.driver()), context_(primary) {
     // nop
   }
 

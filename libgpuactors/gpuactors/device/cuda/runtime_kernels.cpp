@@ -1,4 +1,5 @@
 // From source to the driver's handle.
+#include <gpuactors/device/cuda/relaxed.hpp>
 #include <gpuactors/device/cuda/runtime_kernels.hpp>
 
 #include <fmt/format.h>
@@ -66,7 +67,7 @@ Result<RuntimeKernels::Entry> RuntimeKernels::load(const KernelSource& source, c
     (void)driver_.library_unload(entry.library);
     return fail(outcome.error());
   }
-  RuntimeKernel::Loaded loaded{kernel, source.name, arguments_of(kernel)};
+  RuntimeKernel::Loaded loaded{kernel, source.name, arguments_of(kernel), ++loads_};
   entry.kernel = std::make_shared<const RuntimeKernel::Loaded>(std::move(loaded));
   return entry;
 }
@@ -94,6 +95,7 @@ std::optional<std::vector<std::size_t>> RuntimeKernels::arguments_of(CUkernel ke
 void RuntimeKernels::unload(CUlibrary library) {
   ++unloading_;
   closer_.add(std::shared_ptr<void>{library, [this](void* gone) {
+                                      const Relaxed relaxed{driver_};
                                       (void)driver_.library_unload(static_cast<CUlibrary>(gone));
                                       --unloading_;
                                     }});

@@ -59,6 +59,8 @@ private:
   /// By the code itself, and the name in it.
   std::map<std::string, Entry> loaded_;
   std::uint64_t turn_ = 0;
+  /// Of all time.
+  std::atomic<std::uint64_t> loads_{0};
   /// What is on its way out.
   std::atomic<std::size_t> unloading_{0};
   Closer closer_;
