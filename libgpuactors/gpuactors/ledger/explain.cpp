@@ -223,9 +223,9 @@ bool has_accelerator(const Node& node, const std::string& type) {
 }
 
 // Returns the nodes with the most of each measure, from the ends of the indexes.
-std::vector<const Node*> likely_nodes(const Cluster& cluster, const ResourceRequest& request) {
+std::vector<const Node*> likely_nodes(const NodeTable& table, const ResourceRequest& request) {
   std::vector<const Node*> nodes;
-  for (const auto& [key, kind] : cluster.kinds()) {
+  for (const auto& [key, kind] : table.kinds()) {
     if (!request.accelerator_type.empty() && kind.accelerator_type != request.accelerator_type)
       continue;
     if (!kind.idle.empty())
@@ -235,14 +235,14 @@ std::vector<const Node*> likely_nodes(const Cluster& cluster, const ResourceRequ
       nodes.push_back((*kind.in_use.rbegin())->node);
     }
   }
-  for (const auto& by_cpus : cluster.by_cpus())
+  for (const auto& by_cpus : table.by_cpus())
     if (!by_cpus.empty())
       nodes.push_back(*by_cpus.rbegin());
   // If all nodes are full, any node with a device of the type.
-  const auto any = std::find_if(cluster.nodes().begin(), cluster.nodes().end(), [&](const auto& item) {
+  const auto any = std::find_if(table.nodes().begin(), table.nodes().end(), [&](const auto& item) {
     return item.second.takes_leases() && has_accelerator(item.second, request.accelerator_type);
   });
-  if (any != cluster.nodes().end())
+  if (any != table.nodes().end())
     nodes.push_back(&any->second);
   std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return a->order < b->order; });
   return nodes;
@@ -250,8 +250,8 @@ std::vector<const Node*> likely_nodes(const Cluster& cluster, const ResourceRequ
 
 } // namespace
 
-std::string explain(const Cluster& cluster, const ResourceRequest& request, const Lens& lens) {
-  if (cluster.nodes().empty())
+std::string explain(const NodeTable& table, const ResourceRequest& request, const Lens& lens) {
+  if (table.nodes().empty())
     return "no node is registered";
   const Node* best = nullptr;
   Refusal least;
@@ -266,15 +266,15 @@ std::string explain(const Cluster& cluster, const ResourceRequest& request, cons
     }
     return false;
   };
-  const auto* named = needs_node(request) ? cluster.find(request.node) : nullptr;
+  const auto* named = needs_node(request) ? table.find(request.node) : nullptr;
   if (needs_node(request) && named == nullptr) {
     std::vector<std::string> names;
-    for (const auto& [name, node] : cluster.nodes())
+    for (const auto& [name, node] : table.nodes())
       names.push_back(name);
     return fmt::format("no node is named \"{}\"{}", request.node, did_you_mean(request.node, names));
   }
-  const auto& types = cluster.types();
-  const auto all = cluster.nodes().size();
+  const auto& types = table.types();
+  const auto all = table.nodes().size();
   const auto lacking = request.type ? types.lacking(request.type) : 0;
   if (lacking == all && named == nullptr)
     return fmt::format("no node has the type \"{}\": {} registered{}", types.name_of(request.type),
@@ -285,11 +285,11 @@ std::string explain(const Cluster& cluster, const ResourceRequest& request, cons
     if (ask(*named))
       return {};
   } else if (few) {
-    for (const auto& [name, node] : cluster.nodes())
+    for (const auto& [name, node] : table.nodes())
       if (ask(node))
         return {};
   } else {
-    for (const auto* node : likely_nodes(cluster, request))
+    for (const auto* node : likely_nodes(table, request))
       if (ask(*node))
         return {};
   }

@@ -1,7 +1,7 @@
 // Explains why a request does not fit: the constraint that refused it and what the best node has.
 #pragma once
 
-#include <gpuactors/ledger/cluster.hpp>
+#include <gpuactors/ledger/node_table.hpp>
 
 #include <string>
 
@@ -19,7 +19,7 @@ inline constexpr std::size_t nodes_to_explain = 64;
 /// `nodes_to_explain` nodes, if the lens shows free amounts, the request has no labels and all nodes have its type, it
 /// visits only the nodes with the most devices, share, memory or cpus free, so that joining a long queue does not cost
 /// a walk over all nodes.
-[[nodiscard]] std::string explain(const Cluster& cluster, const ResourceRequest& request, const Lens& lens);
+[[nodiscard]] std::string explain(const NodeTable& table, const ResourceRequest& request, const Lens& lens);
 
 /// Like `explain`, for one pool such as a bundle; `what` names it ("bundle 0"), `types` the request's type.
 [[nodiscard]] std::string explain_in(const Pool& pool, const ResourceRequest& request, const Lens& lens,

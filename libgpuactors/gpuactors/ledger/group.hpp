@@ -1,4 +1,4 @@
-// Placement groups: bundles of resources that are reserved all together or not at all.
+// Fit groups: bundles of resources that are reserved all together or not at all.
 #pragma once
 
 #include <gpuactors/ledger/request.hpp>
@@ -37,7 +37,7 @@ struct GroupRequest {
   /// Lost bundles are not placed again: a bundle ends with the last lease in it, or with its node or device, and the
   /// group ends with its last bundle.
   bool shrinks = false;
-  /// Whose quota counts what the bundles set aside; empty means nobody's. The bundles' own `owner` does not count.
+  /// The owner whose quota counts the bundles; empty means none. The bundles' own `owner` does not count.
   std::string owner;
 
   friend bool operator==(const GroupRequest&, const GroupRequest&) = default;

@@ -17,9 +17,9 @@ constexpr int nodes_to_pack = 64;
 
 class GroupSearch {
 public:
-  GroupSearch(Cluster& cluster, const std::vector<ResourceRequest>& bundles, GroupStrategy strategy, const Lens& lens,
+  GroupSearch(NodeTable& table, const std::vector<ResourceRequest>& bundles, GroupStrategy strategy, const Lens& lens,
               const std::set<const Node*>& others)
-    : cluster_(cluster), bundles_(bundles), strategy_(strategy), lens_(lens), others_(others), chosen_(bundles.size()) {
+    : table_(table), bundles_(bundles), strategy_(strategy), lens_(lens), others_(others), chosen_(bundles.size()) {
     order_.resize(bundles.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
     const auto hardness = [&](std::size_t i) {
@@ -29,11 +29,11 @@ public:
     std::stable_sort(order_.begin(), order_.end(), [&](auto a, auto b) { return hardness(b) < hardness(a); });
   }
 
-  std::optional<std::vector<Placement>> run() {
+  std::optional<std::vector<Fit>> run() {
     const bool strict_spread = strategy_ == GroupStrategy::strict_spread;
     bool found = false;
     if (strategy_ == GroupStrategy::strict_pack)
-      found = pack_on_one_node(static_cast<int>(cluster_.nodes().size())) || search_one_node();
+      found = pack_on_one_node(static_cast<int>(table_.nodes().size())) || search_one_node();
     else if (strategy_ == GroupStrategy::pack)
       found = (!others_.empty() && pack_on_few_nodes()) || pack_on_one_node(nodes_to_pack) || pack_on_few_nodes()
               || search_all();
@@ -46,7 +46,7 @@ public:
 
 private:
   // Places a bundle tentatively, so that later bundles see its amounts as taken.
-  void put(std::size_t bundle, Placement placement) {
+  void put(std::size_t bundle, Fit placement) {
     chosen_[bundle] = std::move(placement);
     const auto& at = chosen_[bundle];
     lens_.holds.push_back({at.pool, &at.devices, bundles_[bundle].cpus, &bundles_[bundle].resources});
@@ -65,19 +65,19 @@ private:
 
   // Finds a place on a node that is not excluded. The indexes only cover free amounts; for total amounts every node is
   // visited.
-  std::optional<Placement> find(const ResourceRequest& request, const std::set<const Node*>& excluded) {
+  std::optional<Fit> find(const ResourceRequest& request, const std::set<const Node*>& excluded) {
     if (lens_.amount == Lens::Amount::free)
-      return place(cluster_, request, lens_, excluded);
-    for (const auto& [name, node] : cluster_.nodes())
+      return place(table_, request, lens_, excluded);
+    for (const auto& [name, node] : table_.nodes())
       if (lens_.covers(node) && excluded.count(&node) == 0)
         if (auto devices = place_in(node.pool, request, lens_))
-          return Placement{&cluster_.find(name)->pool, std::move(*devices)};
+          return Fit{&table_.find(name)->pool, std::move(*devices)};
     return std::nullopt;
   }
 
   bool put_in(std::size_t bundle, Pool& pool) {
     if (auto devices = place_in(pool, bundles_[bundle], lens_)) {
-      put(bundle, Placement{&pool, std::move(*devices)});
+      put(bundle, Fit{&pool, std::move(*devices)});
       return true;
     }
     return false;
@@ -103,7 +103,7 @@ private:
     std::vector<Pool*> used;
     for (const auto* node : others_)
       if (lens_.covers(*node))
-        used.push_back(&cluster_.find(node->spec.name)->pool);
+        used.push_back(&table_.find(node->spec.name)->pool);
     std::sort(used.begin(), used.end(), [](const Pool* a, const Pool* b) { return a->node->order < b->node->order; });
     for (const auto bundle : order_) {
       if (std::any_of(used.begin(), used.end(), [&](Pool* pool) { return put_in(bundle, *pool); }))
@@ -142,7 +142,7 @@ private:
   // bundles and nodes. A bundle that fits on as many nodes as there are bundles always gets one, so no more candidates
   // are needed.
   bool match() {
-    std::vector<std::vector<Placement>> candidates(bundles_.size());
+    std::vector<std::vector<Fit>> candidates(bundles_.size());
     for (const auto bundle : order_) {
       auto seen = others_;
       while (candidates[bundle].size() < bundles_.size()) {
@@ -154,7 +154,7 @@ private:
       }
     }
     std::map<Pool*, std::size_t> holder;
-    std::vector<const Placement*> at(bundles_.size());
+    std::vector<const Fit*> at(bundles_.size());
     std::set<Pool*> visited;
     const std::function<bool(std::size_t)> seat = [&](std::size_t bundle) {
       for (const auto& candidate : candidates[bundle]) {
@@ -181,19 +181,19 @@ private:
 
   bool search_one_node() {
     find_repeated();
-    for (const auto& [name, node] : cluster_.nodes())
-      if (lens_.covers(node) && search({&cluster_.find(name)->pool}, 0, 0))
+    for (const auto& [name, node] : table_.nodes())
+      if (lens_.covers(node) && search({&table_.find(name)->pool}, 0, 0))
         return true;
     return false;
   }
 
   bool search_all() {
-    if (cluster_.nodes().size() > static_cast<std::size_t>(search_steps))
+    if (table_.nodes().size() > static_cast<std::size_t>(search_steps))
       return false;
     std::vector<Pool*> pools;
-    for (const auto& [name, node] : cluster_.nodes())
+    for (const auto& [name, node] : table_.nodes())
       if (lens_.covers(node))
-        pools.push_back(&cluster_.find(name)->pool);
+        pools.push_back(&table_.find(name)->pool);
     if (!sums_suffice(pools))
       return false;
     find_repeated();
@@ -240,7 +240,7 @@ private:
       for (auto& devices : alternatives(*pools[at], bundles_[bundle])) {
         if (++steps_ > search_steps || looked_ > search_looks)
           return false;
-        put(bundle, Placement{pools[at], std::move(devices)});
+        put(bundle, Fit{pools[at], std::move(devices)});
         if (search(pools, next + 1, at))
           return true;
         undo();
@@ -300,13 +300,13 @@ private:
     }
   }
 
-  Cluster& cluster_;
+  NodeTable& table_;
   const std::vector<ResourceRequest>& bundles_;
   GroupStrategy strategy_;
   Lens lens_;
   const std::set<const Node*>& others_;
   std::vector<std::size_t> order_;
-  std::vector<Placement> chosen_;
+  std::vector<Fit> chosen_;
   int placed_ = 0;
   int steps_ = 0;
   std::size_t looked_ = 0;
@@ -315,26 +315,26 @@ private:
 
 } // namespace
 
-std::optional<std::vector<Placement>> place_group(Cluster& cluster, const std::vector<ResourceRequest>& bundles,
-                                                  GroupStrategy strategy, const Lens& lens,
-                                                  const std::set<const Node*>& others) {
-  return GroupSearch{cluster, bundles, strategy, lens, others}.run();
+std::optional<std::vector<Fit>> place_group(NodeTable& table, const std::vector<ResourceRequest>& bundles,
+                                            GroupStrategy strategy, const Lens& lens,
+                                            const std::set<const Node*>& others) {
+  return GroupSearch{table, bundles, strategy, lens, others}.run();
 }
 
 namespace {
 
 // Returns for example "; 2 of them have room for one". Empty for free amounts on large clusters, because visiting all
 // nodes for each group that joins a long queue would be slow.
-std::string room_for_bundles(const Cluster& cluster, const std::vector<ResourceRequest>& bundles, bool together,
+std::string room_for_bundles(const NodeTable& table, const std::vector<ResourceRequest>& bundles, bool together,
                              const Lens& lens) {
-  if (cluster.nodes().size() > nodes_to_explain && lens.amount == Lens::Amount::free)
+  if (table.nodes().size() > nodes_to_explain && lens.amount == Lens::Amount::free)
     return {};
   std::size_t with_room = 0;
   Share most;
   std::string best;
-  for (const auto& [name, node] : cluster.nodes()) {
-    const auto fits_here = [&pool = node.pool, &cluster, &lens](const ResourceRequest& bundle) {
-      return explain_here(pool, bundle, lens, cluster.types(), true).empty();
+  for (const auto& [name, node] : table.nodes()) {
+    const auto fits_here = [&pool = node.pool, &table, &lens](const ResourceRequest& bundle) {
+      return explain_here(pool, bundle, lens, table.types(), true).empty();
     };
     with_room += std::any_of(bundles.begin(), bundles.end(), fits_here) ? 1 : 0;
     Share sum;
@@ -346,7 +346,7 @@ std::string room_for_bundles(const Cluster& cluster, const std::vector<ResourceR
     }
   }
   if (!together)
-    return with_room == cluster.nodes().size()
+    return with_room == table.nodes().size()
                ? std::string{}
                : fmt::format("; {} of them {} room for one", with_room, with_room == 1 ? "has" : "have");
   Share asked;
@@ -360,28 +360,28 @@ std::string room_for_bundles(const Cluster& cluster, const std::vector<ResourceR
 
 } // namespace
 
-std::string explain_group(const Cluster& cluster, const std::vector<ResourceRequest>& bundles, GroupStrategy strategy,
+std::string explain_group(const NodeTable& table, const std::vector<ResourceRequest>& bundles, GroupStrategy strategy,
                           const Lens& lens, const std::set<const Node*>& others) {
   for (std::size_t i = 0; i < bundles.size(); ++i)
-    if (const auto reason = explain(cluster, bundles[i], lens); !reason.empty())
+    if (const auto reason = explain(table, bundles[i], lens); !reason.empty())
       return fmt::format("bundle {}: {}", i, reason);
   const std::string free = lens.amount == Lens::Amount::free ? " with what is free now" : "";
   switch (strategy) {
   case GroupStrategy::strict_pack:
     return fmt::format("no node takes all {} bundles together{}{}", bundles.size(), free,
-                       room_for_bundles(cluster, bundles, true, lens));
+                       room_for_bundles(table, bundles, true, lens));
   case GroupStrategy::strict_spread:
     if (!others.empty())
       return fmt::format("{} of the bundles need a node each{} beside the {} of the others: the number of nodes is {}",
-                         bundles.size(), free, others.size(), cluster.nodes().size());
+                         bundles.size(), free, others.size(), table.nodes().size());
     return fmt::format("the {} bundles need a node each{}: the number of nodes is {}{}", bundles.size(), free,
-                       cluster.nodes().size(), room_for_bundles(cluster, bundles, false, lens));
+                       table.nodes().size(), room_for_bundles(table, bundles, false, lens));
   case GroupStrategy::pack:
   case GroupStrategy::spread:
     break;
   }
   return fmt::format("the {} bundles fit one by one but not together{}{}", bundles.size(), free,
-                     room_for_bundles(cluster, bundles, true, lens));
+                     room_for_bundles(table, bundles, true, lens));
 }
 
 } // namespace gpuactors::ledger_detail

@@ -21,13 +21,12 @@ inline constexpr std::size_t search_looks = 20'000'000;
 /// Returns one placement for each bundle, in the group's order, or nothing if the group does not fit. `lens` shows free
 /// or total amounts of the nodes that it covers. `others` are the nodes of bundles that the group already has:
 /// strict_spread avoids them, spread avoids them if possible, pack prefers them.
-[[nodiscard]] std::optional<std::vector<Placement>> place_group(Cluster& cluster,
-                                                                const std::vector<ResourceRequest>& bundles,
-                                                                GroupStrategy strategy, const Lens& lens,
-                                                                const std::set<const Node*>& others = {});
+[[nodiscard]] std::optional<std::vector<Fit>> place_group(NodeTable& table, const std::vector<ResourceRequest>& bundles,
+                                                          GroupStrategy strategy, const Lens& lens,
+                                                          const std::set<const Node*>& others = {});
 
 /// Explains why a group does not fit: which bundle fits nowhere, or that the bundles do not fit together.
-[[nodiscard]] std::string explain_group(const Cluster& cluster, const std::vector<ResourceRequest>& bundles,
+[[nodiscard]] std::string explain_group(const NodeTable& table, const std::vector<ResourceRequest>& bundles,
                                         GroupStrategy strategy, const Lens& lens,
                                         const std::set<const Node*>& others = {});
 

@@ -1,4 +1,4 @@
-// Placement groups: bundles that are set aside together, and from which requests that name them draw.
+// Fit groups: bundles that are set aside together, and from which requests that name them draw.
 #include <gpuactors/ledger/check.hpp>
 #include <gpuactors/ledger/impl.hpp>
 
@@ -128,12 +128,12 @@ bool Ledger::Impl::try_grant_group(GroupId id, Group& group, Events& events) {
   auto lens = binding(group.key);
   if (!has_room(wanted.request.owner, ledger_detail::least_charge(wanted), lens))
     return false;
-  auto places = place_group(cluster_, wanted.bundles, wanted.strategy, lens, kept_nodes(wanted.keeper));
+  auto places = place_group(table_, wanted.bundles, wanted.strategy, lens, kept_nodes(wanted.keeper));
   if (!places || charge_of(*places) > quotas_.room_of(wanted.request.owner))
     return false;
   if (queue_.find(group.key) != nullptr)
     leave_queue(group.key);
-  std::vector<Placement> placed;
+  std::vector<Fit> placed;
   std::size_t next = 0;
   for (int i = 0; i < static_cast<int>(group.request.bundles.size()); ++i) {
     if (!group.lacks(i))
@@ -157,7 +157,7 @@ bool Ledger::Impl::try_grant_group(GroupId id, Group& group, Events& events) {
 }
 
 void Ledger::Impl::set_aside(Group& group, BundleGrant grant, Pool& source) {
-  cluster_.take(source, grant.devices, grant.cpus, grant.resources);
+  table_.take(source, grant.devices, grant.cpus, grant.resources);
   charge(group.request.owner, grant.devices);
   auto pool = std::make_unique<Pool>(
       ledger_detail::make_pool(++next_pool_, *source.node, grant.devices, grant.cpus, grant.resources));
@@ -214,7 +214,7 @@ void Ledger::Impl::refuse_waiting_in(GroupId id, const std::set<int>* numbers, c
 void Ledger::Impl::give_back(const Group& group, Bundle& bundle) {
   drop_reservations_on(*bundle.source->node);
   GPUACTORS_LEDGER_CHECK(bundle.pool->is_untouched(), "a bundle was removed while something in it is held");
-  cluster_.give_back(*bundle.source, bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
+  table_.give_back(*bundle.source, bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
   discharge(group.request.owner, bundle.grant.devices);
   forget_pool(*bundle.pool);
   note_freed(*bundle.source, {});

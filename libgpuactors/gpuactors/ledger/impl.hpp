@@ -19,7 +19,7 @@ public:
   using Lens = ledger_detail::Lens;
   using Hold = ledger_detail::Hold;
   using Node = ledger_detail::Node;
-  using Placement = ledger_detail::Placement;
+  using Fit = ledger_detail::Fit;
   using Pool = ledger_detail::Pool;
   using Prospect = ledger_detail::Prospect;
   using QueueKey = ledger_detail::QueueKey;
@@ -42,7 +42,7 @@ public:
   Result<Events> fail_device(std::string_view name, int index, TimePoint now, Holders holders);
   TypeId type(std::string_view name);
   std::string_view type_name(TypeId type) const {
-    return cluster_.types().name_of(type);
+    return table_.types().name_of(type);
   }
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
   Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);
@@ -144,7 +144,7 @@ private:
 
   // A reserved place, for a request or for one bundle of a group.
   struct Place {
-    Placement at;
+    Fit at;
     Share cpus;
     std::map<std::string, Share> resources;
   };
@@ -173,7 +173,7 @@ private:
 
   // The place found for a request, with its lender or bundle, if any.
   struct Found {
-    Placement placement;
+    Fit placement;
     LeaseId lender;
     int bundle = 0;
   };
@@ -285,7 +285,7 @@ private:
   }
   // Returns the least that a grant takes of its owner's quota, wherever in the cluster; 0 if no quota applies.
   std::int64_t charge_of(const ShapeKey& key) const;
-  static std::int64_t charge_of(const std::vector<Placement>& places);
+  static std::int64_t charge_of(const std::vector<Fit>& places);
   // Returns what a quota could have for the shape at most: all of it but what the shape's ancestors keep while they
   // wait for it.
   std::int64_t most_room_for(const ShapeKey& key) const;
@@ -336,8 +336,8 @@ private:
   Claim& claim_of(const Entry& entry);
   void sync_claims();
   // Counts a grant to `key` as a pass over each blocked request before it that could have used the granted resources.
-  void count_pass(QueueKey key, const Placement& granted);
-  bool could_have_used(const ShapeKey& key, const Placement& granted) const;
+  void count_pass(QueueKey key, const Fit& granted);
+  bool could_have_used(const ShapeKey& key, const Fit& granted) const;
   // Ends the claim's reservation, so that others can use its places.
   void end_reservation(Claim& claim);
   bool expire_reservations();
@@ -355,7 +355,7 @@ private:
   void drop_reservations_on(const Node& node);
 
   LedgerOptions options_;
-  ledger_detail::Cluster cluster_;
+  ledger_detail::NodeTable table_;
   ledger_detail::Queue queue_;
   Records records_;
   std::map<RequestId, LeaseId> holders_;

@@ -73,7 +73,7 @@ void Ledger::Impl::check() const {
   }
   for (const auto& [id, rest] : remains_) {
     GPUACTORS_LEDGER_CHECK(records_.count(id) == 0, "a lease is held and lost");
-    sums[&cluster_.find(rest.node)->pool].add(rest.devices, rest.cpus, rest.resources);
+    sums[&table_.find(rest.node)->pool].add(rest.devices, rest.cpus, rest.resources);
     count(rest.owner, rest.devices);
   }
   GPUACTORS_LEDGER_CHECK(used == quotas_.used(), "what an owner holds does not add up");
@@ -82,7 +82,7 @@ void Ledger::Impl::check() const {
     check_pool(pool, sums[&pool]);
     sums.erase(&pool);
   };
-  for (const auto& [name, node] : cluster_.nodes())
+  for (const auto& [name, node] : table_.nodes())
     check_one(node.pool);
   for (const auto& [id, group] : groups_)
     for (const auto& bundle : group.bundles)
@@ -97,7 +97,7 @@ void Ledger::Impl::check() const {
   for (const auto& [priority, claim] : claims_)
     GPUACTORS_LEDGER_CHECK(!claim.reservation || queue_.find(claim.holder) != nullptr,
                            "something is held back for a request that does not wait");
-  cluster_.check();
+  table_.check();
   queue_.check();
 }
 

@@ -33,8 +33,8 @@ struct LedgerOptions {
   std::uint64_t last_id = 0;
 };
 
-/// Whether those who hold leases that are lost have ended: what a lease has besides the lost device is free at once, or
-/// only when `Ledger::release` says that its holder has ended.
+/// Whether the holders of lost leases have ended: the rest of such a lease, without the lost device, is free at once,
+/// or only when `Ledger::release` says that its holder has ended.
 enum class Holders : std::uint8_t { gone, stay };
 
 /// Grants parts of devices and nodes, keeps the queue, and never grants anything twice.
@@ -71,15 +71,16 @@ public:
   /// Undoes `drain_node`: the node takes new leases again. @returns `not_found`.
   Result<Events> undrain_node(std::string_view name, TimePoint now);
 
-  /// Grants nothing on a node for now, not even in bundles and leases there: nobody could be told of it. Nothing is
-  /// refused because of that: what only this node has room for waits. @returns `not_found`.
+  /// Grants nothing on a node for now, not even in bundles and leases there, because orders to the node would be lost.
+  /// Refuses nothing because of that: requests that only this node has room for wait. @returns `not_found`.
   Result<void> suspend_node(std::string_view name);
 
   /// Undoes `suspend_node`. @returns `not_found`.
   Result<Events> unsuspend_node(std::string_view name, TimePoint now);
 
-  /// Changes the types of tasks and actors that a node has; nothing: unknown, it takes all. Leases there stay, whatever
-  /// their types. What waits for a type that no node has any more is refused, as when the last node with it is removed.
+  /// Changes the types of tasks and actors that a node has; nothing means unknown: the node takes all. Leases there
+  /// stay, whatever their types. Requests for a type that no node has any more are refused, as when the last node with
+  /// it is removed.
   /// @returns `not_found`, or `invalid_argument` for more types or other names than `add_node` takes.
   Result<Events> set_types(std::string_view name, std::optional<std::vector<std::string>> types, TimePoint now);
 
@@ -89,9 +90,9 @@ public:
 
   // -- types -----------------------------------------------------------------------------------
 
-  /// Returns the number of a type of tasks or actors, for `ResourceRequest::type`; of an empty name, none. Ask right
-  /// before the call that is given the request: what neither a node nor a waiting request needs may be forgotten when
-  /// another number is asked for, or a node added.
+  /// Returns the number of a type of tasks or actors, for `ResourceRequest::type`; none for an empty name. Call it
+  /// right before the call that takes the request: a number that neither a node nor a waiting request needs may be
+  /// forgotten when another one is asked for, or a node is added.
   [[nodiscard]] TypeId type(std::string_view name);
 
   /// Returns the name of a type, or an empty one. Valid until the next call that changes the ledger.
@@ -102,7 +103,7 @@ public:
   /// Requests resources; the first event is the answer: granted, pending, infeasible or rejected. `id` must be unused.
   Events submit(RequestId id, ResourceRequest request, TimePoint now);
 
-  /// Releases a lease, or what is kept of one that was lost; a shrinking group answers with granted, for the remaining
+  /// Releases a lease, or the rest of a lost one (`remains`); a shrinking group answers with granted, for the remaining
   /// bundles, or released.
   /// @returns `not_found`, `lease_expired` (it has ended) or `stale_epoch`.
   Result<Events> release(LeaseId id, std::uint64_t epoch, TimePoint now);
@@ -122,10 +123,12 @@ public:
   // -- quotas ----------------------------------------------------------------------------------
 
   /// Bounds the share of devices that all leases and groups of an owner may hold together; for `default_owner`, that of
-  /// each owner without a quota of its own; nothing removes the quota. What is lent inside a lease, or drawn from a
-  /// group, counts once, as the lease or the group. A lower quota ends nothing, and grants nothing more.
+  /// each owner without a quota of its own. Without a `limit`, removes the quota. A part that is lent inside a lease,
+  /// or drawn from a group, counts once, as the lease or the group. A lower quota ends nothing, and grants nothing
+  /// more.
   ///
-  /// A request that has no room waits, and holds up nobody else; one that never could have is infeasible.
+  /// A request without room in the quota waits, and holds up nobody else; a request that could never have room is
+  /// infeasible.
   /// @returns `invalid_argument`, or `not_found` if there is no quota to remove.
   Result<Events> set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now);
 
@@ -153,8 +156,8 @@ public:
   Events resume(TimePoint now);
 
   /// While nodes are expected, a request that no node could ever satisfy waits, as with `wait_for_nodes`, and owners
-  /// with a quota are granted nothing: nodes may bring what they hold. When nodes are no longer expected, requests that
-  /// still cannot be satisfied become infeasible.
+  /// with a quota are granted nothing, because nodes may report leases of theirs. When nodes are no longer expected,
+  /// requests that still cannot be satisfied become infeasible.
   Events expect_nodes(bool expected, TimePoint now);
 
   // -- time ------------------------------------------------------------------------------------
@@ -178,11 +181,12 @@ public:
   /// Returns a lease, or null. Valid until the next call that changes the ledger.
   [[nodiscard]] const Lease* find_lease(LeaseId id) const;
 
-  /// Returns what is kept of leases that were lost with a device, until their holders have ended, ordered by id; of
-  /// some nothing. They are in no group and no lease any more. What a lease had lent is kept with it.
+  /// Returns what remains of leases that were lost with a device, until their holders have ended, ordered by id; of
+  /// some, nothing remains. Remains belong to no group and no other lease. What a lease had lent is kept with its
+  /// remains.
   [[nodiscard]] std::vector<Lease> remains() const;
 
-  /// Returns what is kept of a lost lease, or null. Valid until the next call that changes the ledger.
+  /// Returns what remains of a lost lease, or null. Valid until the next call that changes the ledger.
   [[nodiscard]] const Lease* find_remains(LeaseId id) const;
 
   /// Returns the lease of a request, or null. Valid until the next call that changes the ledger.
@@ -202,8 +206,9 @@ public:
   /// Returns all waiting requests in the order of the queue: priority, then age.
   [[nodiscard]] std::vector<PendingView> pending() const;
 
-  /// Visits the same until `visit` returns false. To find a reason takes as long as to look for a place: only so many
-  /// are found, each for all waiting requests that ask for the same; those of further ones are empty.
+  /// Visits the waiting requests in the order of `pending` until `visit` returns false. Finding a reason takes as long
+  /// as finding a place: at most `most_reasons` are found, each for all waiting requests that ask for the same; further
+  /// reasons are empty.
   void for_each_pending(std::size_t most_reasons, const std::function<bool(const PendingView&)>& visit) const;
 
   [[nodiscard]] std::vector<ReservationView> reservations() const;
@@ -211,13 +216,13 @@ public:
   /// Returns what each owner holds or may hold, ordered by name: all that have a quota or hold anything.
   [[nodiscard]] std::vector<QuotaView> quotas() const;
 
-  /// Returns the owner in whose quota a waiting request, or group, has no room now, and would have if the owner gave
-  /// something back; nothing if it waits for other reasons, or in vain.
+  /// Returns the owner whose quota has no room for a waiting request or group now, but would have if the owner released
+  /// something; nothing if it waits for other reasons, or if no release would help.
   [[nodiscard]] std::optional<std::string> over_quota(RequestId id) const;
   [[nodiscard]] std::optional<std::string> over_quota(GroupId id) const;
 
-  /// Returns whether a waiting request, or group, of an owner with a quota could not be served now, whatever was given
-  /// back: it waits for nodes, or for a higher quota.
+  /// Returns whether a waiting request or group of an owner with a quota could not be served now, whatever was
+  /// released: it waits for nodes, or for a higher quota.
   [[nodiscard]] bool waits_in_vain(RequestId id) const;
   [[nodiscard]] bool waits_in_vain(GroupId id) const;
 

@@ -112,7 +112,7 @@ void Ledger::Impl::settle(Records::iterator it) {
   while (it->second.ended && it->second.lent_out == 0) {
     auto& record = it->second;
     GPUACTORS_LEDGER_CHECK(!record.lent || record.lent->is_untouched(), "a lease went back while parts of it are lent");
-    cluster_.give_back(*record.source, record.lease.devices, record.lease.cpus, record.lease.resources);
+    table_.give_back(*record.source, record.lease.devices, record.lease.cpus, record.lease.resources);
     if (counts(record.lease))
       discharge(record.lease.owner, record.lease.devices);
     const auto lender = record.lease.parent;

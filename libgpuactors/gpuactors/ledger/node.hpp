@@ -46,7 +46,8 @@ struct NodeSpec {
 /// @returns `invalid_argument` with the broken rule and what is allowed.
 Result<void> validate(const NodeSpec& node);
 
-/// Checks the types of a node of this name, likewise.
+/// Checks the types of the node `node`. Pure; any thread.
+/// @returns `invalid_argument` with the broken rule and what is allowed.
 Result<void> check_types(std::string_view node, const std::optional<std::vector<std::string>>& types);
 
 } // namespace gpuactors

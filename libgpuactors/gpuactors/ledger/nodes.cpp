@@ -11,9 +11,9 @@ namespace gpuactors {
 
 namespace {
 
-Failure no_node(const ledger_detail::Cluster& cluster, std::string_view name) {
+Failure no_node(const ledger_detail::NodeTable& table, std::string_view name) {
   std::vector<std::string> names;
-  for (const auto& [known, node] : cluster.nodes())
+  for (const auto& [known, node] : table.nodes())
     names.push_back(known);
   return fail(Errc::not_found, fmt::format("there is no node \"{}\"{}", name, did_you_mean(name, names)));
 }
@@ -22,19 +22,19 @@ Failure no_node(const ledger_detail::Cluster& cluster, std::string_view name) {
 
 Result<Ledger::Events> Ledger::Impl::add_node(NodeSpec spec, TimePoint now) {
   GPUACTORS_TRY(validate(spec));
-  if (cluster_.find(spec.name) != nullptr)
+  if (table_.find(spec.name) != nullptr)
     return fail(Errc::already_exists, fmt::format("node \"{}\" is already there", spec.name));
   Events events;
   pass_time(now, events);
   forget_types();
-  note_freed(cluster_.add(std::move(spec), ++next_pool_).pool, {});
+  note_freed(table_.add(std::move(spec), ++next_pool_).pool, {});
   recheck_due_ = !queue_.entries().empty();
   pump(events);
   return events;
 }
 
 TypeId Ledger::Impl::type(std::string_view name) {
-  auto& types = cluster_.types();
+  auto& types = table_.types();
   if (name.empty())
     return {};
   if (const auto known = types.find(name))
@@ -45,7 +45,7 @@ TypeId Ledger::Impl::type(std::string_view name) {
 
 // Requests may name types without end that no node has, and so may nodes that come and go.
 void Ledger::Impl::forget_types() {
-  auto& types = cluster_.types();
+  auto& types = table_.types();
   if (types.size() < most_types_)
     return;
   std::set<TypeId> needed;
@@ -56,11 +56,11 @@ void Ledger::Impl::forget_types() {
 }
 
 Result<Ledger::Impl::Node*> Ledger::Impl::begin_drain(std::string_view name, TimePoint now, Events& events) {
-  auto* node = cluster_.find(name);
+  auto* node = table_.find(name);
   if (node == nullptr)
-    return no_node(cluster_, name);
+    return no_node(table_, name);
   pass_time(now, events);
-  cluster_.drain(*node);
+  table_.drain(*node);
   drop_reservations_on(*node);
   recheck_due_ = true;
   return node;
@@ -74,14 +74,14 @@ Result<Ledger::Events> Ledger::Impl::drain_node(std::string_view name, TimePoint
 }
 
 Result<Ledger::Events> Ledger::Impl::undrain_node(std::string_view name, TimePoint now) {
-  auto* node = cluster_.find(name);
+  auto* node = table_.find(name);
   if (node == nullptr)
-    return no_node(cluster_, name);
+    return no_node(table_, name);
   Events events;
   pass_time(now, events);
   if (!node->takes_leases()) {
     // For waiting requests this is equivalent to a new node.
-    cluster_.undrain(*node);
+    table_.undrain(*node);
     note_freed(node->pool, {});
     recheck_due_ = !queue_.entries().empty();
   }
@@ -90,21 +90,21 @@ Result<Ledger::Events> Ledger::Impl::undrain_node(std::string_view name, TimePoi
 }
 
 Result<void> Ledger::Impl::suspend_node(std::string_view name) {
-  auto* node = cluster_.find(name);
+  auto* node = table_.find(name);
   if (node == nullptr)
-    return no_node(cluster_, name);
-  cluster_.suspend(*node, true);
+    return no_node(table_, name);
+  table_.suspend(*node, true);
   return {};
 }
 
 Result<Ledger::Events> Ledger::Impl::unsuspend_node(std::string_view name, TimePoint now) {
-  auto* node = cluster_.find(name);
+  auto* node = table_.find(name);
   if (node == nullptr)
-    return no_node(cluster_, name);
+    return no_node(table_, name);
   Events events;
   pass_time(now, events);
   if (node->suspended) {
-    cluster_.suspend(*node, false);
+    table_.suspend(*node, false);
     note_all_freed(*node);
   }
   pump(events);
@@ -121,14 +121,14 @@ void Ledger::Impl::note_all_freed(Node& node) {
 
 Result<Ledger::Events> Ledger::Impl::set_types(std::string_view name, std::optional<std::vector<std::string>> types,
                                                TimePoint now) {
-  auto* node = cluster_.find(name);
+  auto* node = table_.find(name);
   if (node == nullptr)
-    return no_node(cluster_, name);
+    return no_node(table_, name);
   GPUACTORS_TRY(check_types(node->spec.name, types));
   Events events;
   pass_time(now, events);
   forget_types();
-  if (cluster_.set_types(*node, types)) {
+  if (table_.set_types(*node, types)) {
     // A place that is held back may be one for a type that is gone.
     drop_reservations_on(*node);
     note_all_freed(*node);
@@ -144,15 +144,15 @@ Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoin
   lose_on(*node, std::nullopt, fmt::format("node {} was removed", name), events);
   free_remains_on(*node);
   forget_pool(node->pool);
-  cluster_.remove(*node);
+  table_.remove(*node);
   pump(events);
   return events;
 }
 
 Result<Ledger::Events> Ledger::Impl::fail_device(std::string_view name, int index, TimePoint now, Holders holders) {
-  auto* node = cluster_.find(name);
+  auto* node = table_.find(name);
   if (node == nullptr)
-    return no_node(cluster_, name);
+    return no_node(table_, name);
   auto* slot = node->pool.slot(index);
   if (slot == nullptr)
     return fail(Errc::not_found,
@@ -161,7 +161,7 @@ Result<Ledger::Events> Ledger::Impl::fail_device(std::string_view name, int inde
   pass_time(now, events);
   if (slot->ok) {
     const auto before = events.size();
-    cluster_.fail(*node, *slot);
+    table_.fail(*node, *slot);
     drop_reservations_on(*node);
     lose_on(*node, index, fmt::format("device {} of node {} failed", index, name), events);
     if (holders == Holders::stay)
@@ -191,14 +191,14 @@ void Ledger::Impl::keep_remains(std::span<const Event> events) {
 }
 
 void Ledger::Impl::keep_rest(Lease rest) {
-  auto& pool = cluster_.find(rest.node)->pool;
+  auto& pool = table_.find(rest.node)->pool;
   std::erase_if(rest.devices, [&](const DeviceGrant& device) { return !pool.slot(device.index)->ok; });
   if (const auto group = groups_.find(rest.group); group != groups_.end())
     rest.owner = group->second.request.owner;
   rest.group = GroupId{};
   rest.bundle = 0;
   rest.parent = LeaseId{};
-  cluster_.take(pool, rest.devices, rest.cpus, rest.resources);
+  table_.take(pool, rest.devices, rest.cpus, rest.resources);
   charge(rest.owner, rest.devices);
   const auto id = rest.id;
   remains_.emplace(id, std::move(rest));
@@ -206,8 +206,8 @@ void Ledger::Impl::keep_rest(Lease rest) {
 
 void Ledger::Impl::free_remains(Remains::iterator it) {
   const auto& rest = it->second;
-  auto& pool = cluster_.find(rest.node)->pool;
-  cluster_.give_back(pool, rest.devices, rest.cpus, rest.resources);
+  auto& pool = table_.find(rest.node)->pool;
+  table_.give_back(pool, rest.devices, rest.cpus, rest.resources);
   discharge(rest.owner, rest.devices);
   note_freed(pool, {});
   if (!claims_.empty())

@@ -77,7 +77,7 @@ std::int64_t Ledger::Impl::charge_of(const ShapeKey& key) const {
     if (!is_by_memory(request))
       return least_charge(request);
     // Drained nodes too: they may come back.
-    for (const auto& [name, node] : cluster_.nodes()) {
+    for (const auto& [name, node] : table_.nodes()) {
       if (!ledger_detail::admits(node, request))
         continue;
       for (const auto& slot : node.pool.slots) {
@@ -98,7 +98,7 @@ std::int64_t Ledger::Impl::charge_of(const ShapeKey& key) const {
   return sum;
 }
 
-std::int64_t Ledger::Impl::charge_of(const std::vector<Placement>& places) {
+std::int64_t Ledger::Impl::charge_of(const std::vector<Fit>& places) {
   Share sum;
   for (const auto& place : places)
     sum += ledger_detail::sum_of(place.devices);
@@ -135,10 +135,10 @@ std::string Ledger::Impl::why_beyond_quota(const ShapeKey& key) const {
                : std::string{};
   // The share that goes with memory depends on the device.
   Lens lens{Lens::Amount::all, {}, true};
-  if (!fits_somewhere(cluster_, request, lens))
+  if (!fits_somewhere(table_, request, lens))
     return {};
   lens.most_share = std::min(lens.most_share, Share{most});
-  if (fits_somewhere(cluster_, request, lens))
+  if (fits_somewhere(table_, request, lens))
     return {};
   return text(fmt::format("this is for {}, which take more of each device that has them",
                           ledger_detail::describe_bytes(request.memory_bytes)));
@@ -164,10 +164,10 @@ std::string Ledger::Impl::why_over_quota(const ShapeKey& key, std::int64_t charg
     return {};
   // It would fit now but for the quota.
   Lens lens;
-  if (!fits_somewhere(cluster_, key.request, lens))
+  if (!fits_somewhere(table_, key.request, lens))
     return {};
   lens.most_share = std::min(lens.most_share, Share{room});
-  return fits_somewhere(cluster_, key.request, lens)
+  return fits_somewhere(table_, key.request, lens)
              ? std::string{}
              : text("the memory that this asks for takes more than is left where it is free");
 }
@@ -249,8 +249,8 @@ Result<Ledger::Events> Ledger::Impl::set_quota(const std::string& owner, std::op
 void Ledger::Impl::look_at_all() {
   // For waiting requests, more room is like new nodes, and less like the loss of some.
   recheck_due_ = !queue_.entries().empty();
-  for (const auto& [name, node] : cluster_.nodes())
-    note_freed(cluster_.find(name)->pool, {});
+  for (const auto& [name, node] : table_.nodes())
+    note_freed(table_.find(name)->pool, {});
 }
 
 std::vector<QuotaView> Ledger::Impl::quotas() const {

@@ -10,20 +10,20 @@ namespace {
 // One search for the best place of a request.
 class Search {
 public:
-  Search(Cluster& cluster, const ResourceRequest& request, const Lens& lens, const std::set<const Node*>& excluded)
-    : cluster_(cluster), request_(request), lens_(lens), excluded_(excluded) {
+  Search(NodeTable& table, const ResourceRequest& request, const Lens& lens, const std::set<const Node*>& excluded)
+    : table_(table), request_(request), lens_(lens), excluded_(excluded) {
     // nop
   }
 
-  std::optional<Placement> run() {
+  std::optional<Fit> run() {
     if (!request_.node.empty()) {
-      auto* node = cluster_.find(request_.node);
+      auto* node = table_.find(request_.node);
       auto found = node != nullptr && node->takes_leases() && !excludes(*node) ? in(*node) : std::nullopt;
       if (found || needs_node(request_))
         return found;
     }
     if (request_.strategy == Strategy::spread)
-      return first_of(cluster_.by_free_share());
+      return first_of(table_.by_free_share());
     if (!wants_devices(request_))
       return no_device();
     if (!wants_whole_devices(request_)) {
@@ -46,18 +46,18 @@ private:
     return !excludes(node) && admits(node, request_) && suffices_besides_devices(node.pool, request_, lens_);
   }
 
-  bool matches(const DeviceKind& kind) const {
+  bool matches(const DevicesOfKind& kind) const {
     return request_.accelerator_type.empty() || kind.accelerator_type == request_.accelerator_type;
   }
 
-  std::optional<Placement> in(Node& node) const {
+  std::optional<Fit> in(Node& node) const {
     if (auto devices = place_in(node.pool, request_, lens_))
-      return Placement{&node.pool, std::move(*devices)};
+      return Fit{&node.pool, std::move(*devices)};
     return std::nullopt;
   }
 
   template <class Nodes>
-  std::optional<Placement> first_of(const Nodes& nodes) const {
+  std::optional<Fit> first_of(const Nodes& nodes) const {
     for (auto* node : nodes)
       if (!excludes(*node))
         if (auto found = in(*node))
@@ -65,15 +65,15 @@ private:
     return std::nullopt;
   }
 
-  std::optional<Placement> no_device() const {
-    for (const auto& nodes : cluster_.by_cpus())
+  std::optional<Fit> no_device() const {
+    for (const auto& nodes : table_.by_cpus())
       if (auto found = first_of(nodes))
         return found;
     return std::nullopt;
   }
 
   // Returns the best device in use of a kind; the index is in order of preference.
-  Slot* best_in_use(const DeviceKind& kind, const Need& need) const {
+  Slot* best_in_use(const DevicesOfKind& kind, const Need& need) const {
     auto it = kind.in_use.lower_bound(need);
     while (it != kind.in_use.end()) {
       auto* slot = *it;
@@ -89,12 +89,12 @@ private:
     return nullptr;
   }
 
-  std::optional<Placement> device_in_use() const {
+  std::optional<Fit> device_in_use() const {
     using Rank = std::tuple<Share, std::uint64_t, std::uint64_t, int>;
     std::optional<Rank> best;
     Slot* chosen = nullptr;
     Need needed;
-    for (const auto& [key, kind] : cluster_.kinds()) {
+    for (const auto& [key, kind] : table_.kinds()) {
       if (kind.in_use.empty() || !matches(kind))
         continue;
       const auto need = need_on(request_, kind.memory_bytes);
@@ -113,7 +113,7 @@ private:
   }
 
   // Returns the node's first idle device of the kind that no hold withholds.
-  Slot* first_idle(Node& node, const DeviceKind& kind, const Need& need) const {
+  Slot* first_idle(Node& node, const DevicesOfKind& kind, const Need& need) const {
     for (auto& slot : node.pool.slots)
       if (slot.ok && slot.free_share == Share::whole(1) && node.kinds[slot.kind].kind == &kind
           && fits(node.pool, slot, need, lens_))
@@ -121,12 +121,12 @@ private:
     return nullptr;
   }
 
-  std::optional<Placement> idle_device() const {
+  std::optional<Fit> idle_device() const {
     using Rank = std::tuple<Share, std::uint64_t, int, std::uint64_t, int>;
     std::optional<Rank> best;
     Slot* chosen = nullptr;
     Need needed;
-    for (const auto& [key, kind] : cluster_.kinds()) {
+    for (const auto& [key, kind] : table_.kinds()) {
       const auto need = need_on(request_, kind.memory_bytes);
       if (!matches(kind) || need.share > Share::whole(1) || need.bytes > kind.memory_bytes)
         continue;
@@ -147,14 +147,14 @@ private:
     return grant(chosen, needed);
   }
 
-  static std::optional<Placement> grant(Slot* slot, const Need& need) {
+  static std::optional<Fit> grant(Slot* slot, const Need& need) {
     if (slot == nullptr)
       return std::nullopt;
-    return Placement{&slot->node->pool, {DeviceGrant{slot->index, need.share, need.bytes}}};
+    return Fit{&slot->node->pool, {DeviceGrant{slot->index, need.share, need.bytes}}};
   }
 
   // Returns the requested number of devices of one kind, those closest to each other; nothing if there are too few.
-  std::optional<Placement> whole_in(Node& node, const DeviceKind& kind, const Need& need) const {
+  std::optional<Fit> whole_in(Node& node, const DevicesOfKind& kind, const Need& need) const {
     const auto count = device_count(request_);
     std::vector<const Slot*> candidates;
     for (const auto& slot : node.pool.slots) {
@@ -165,14 +165,14 @@ private:
     }
     if (candidates.size() < count)
       return std::nullopt;
-    return Placement{&node.pool, closest_of(candidates, count, request_)};
+    return Fit{&node.pool, closest_of(candidates, count, request_)};
   }
 
-  std::optional<Placement> whole_of_one_kind() const {
+  std::optional<Fit> whole_of_one_kind() const {
     using Rank = std::tuple<int, std::uint64_t, std::uint64_t>;
     std::optional<Rank> best;
-    std::optional<Placement> chosen;
-    for (const auto& [key, kind] : cluster_.kinds()) {
+    std::optional<Fit> chosen;
+    for (const auto& [key, kind] : table_.kinds()) {
       const auto need = need_on(request_, kind.memory_bytes);
       if (!matches(kind) || need.bytes > kind.memory_bytes)
         continue;
@@ -194,10 +194,10 @@ private:
     return chosen;
   }
 
-  std::optional<Placement> whole_of_mixed_kinds() const {
-    std::optional<Placement> chosen;
+  std::optional<Fit> whole_of_mixed_kinds() const {
+    std::optional<Fit> chosen;
     int fewest = 0;
-    for (const auto& [name, node] : cluster_.mixed()) {
+    for (const auto& [name, node] : table_.mixed()) {
       if (!node->takes_leases() || excludes(*node))
         continue;
       int idle = 0;
@@ -217,7 +217,7 @@ private:
   // More devices than any node has; keeps the conversion to int safe for absurdly large requests.
   static constexpr std::size_t limit_of_devices = std::size_t{1} << 20;
 
-  Cluster& cluster_;
+  NodeTable& table_;
   const ResourceRequest& request_;
   const Lens& lens_;
   const std::set<const Node*>& excluded_;
@@ -233,7 +233,7 @@ bool is_held(const Lens& lens, const Pool& pool) {
 
 // Returns the most idle devices of a kind in one node, and the most free share on one device of that kind. The indexes
 // are sorted, so the search ends at the first entry that no hold affects.
-std::pair<std::int64_t, Share> most_free_of(const DeviceKind& kind, const Lens& lens) {
+std::pair<std::int64_t, Share> most_free_of(const DevicesOfKind& kind, const Lens& lens) {
   std::int64_t idle = 0;
   Share share;
   for (auto it = kind.idle.rbegin(); it != kind.idle.rend(); ++it) {
@@ -262,38 +262,38 @@ std::pair<std::int64_t, Share> most_free_of(const DeviceKind& kind, const Lens& 
 
 } // namespace
 
-Limits most_free(const Cluster& cluster, const std::string& accelerator_type, const Lens& lens) {
+Limits most_free(const NodeTable& table, const std::string& accelerator_type, const Lens& lens) {
   Limits limits{};
   const auto limit = [&](Measure measure) -> std::int64_t& { return limits[static_cast<std::size_t>(measure)]; };
-  for (const auto& [key, kind] : cluster.kinds()) {
+  for (const auto& [key, kind] : table.kinds()) {
     if (!accelerator_type.empty() && kind.accelerator_type != accelerator_type)
       continue;
     const auto [idle, share] = most_free_of(kind, lens);
     // If a node mixes kinds, devices of several kinds can serve one request together.
     limit(Measure::devices) =
-        cluster.mixed().empty() ? std::max(limit(Measure::devices), idle) : limit(Measure::devices) + idle;
+        table.mixed().empty() ? std::max(limit(Measure::devices), idle) : limit(Measure::devices) + idle;
     limit(Measure::share) = std::max(limit(Measure::share), share.units());
     limit(Measure::bytes) =
         std::max(limit(Measure::bytes), static_cast<std::int64_t>(memory_for_share(kind.memory_bytes, share)));
   }
   // Ignores holds on cpus: a bound need not be tight.
-  for (const auto& nodes : cluster.by_cpus())
+  for (const auto& nodes : table.by_cpus())
     if (!nodes.empty())
       limit(Measure::cpus) = std::max(limit(Measure::cpus), (*nodes.rbegin())->pool.free_cpus.units());
   return limits;
 }
 
-std::optional<Placement> place(Cluster& cluster, const ResourceRequest& request, const Lens& lens,
-                               const std::set<const Node*>& excluded) {
-  return Search{cluster, request, lens, excluded}.run();
+std::optional<Fit> place(NodeTable& table, const ResourceRequest& request, const Lens& lens,
+                         const std::set<const Node*>& excluded) {
+  return Search{table, request, lens, excluded}.run();
 }
 
-bool fits_somewhere(const Cluster& cluster, const ResourceRequest& request, const Lens& lens) {
+bool fits_somewhere(const NodeTable& table, const ResourceRequest& request, const Lens& lens) {
   if (needs_node(request)) {
-    const auto* node = cluster.find(request.node);
+    const auto* node = table.find(request.node);
     return node != nullptr && lens.covers(*node) && place_in(node->pool, request, lens).has_value();
   }
-  return std::any_of(cluster.nodes().begin(), cluster.nodes().end(), [&](const auto& item) {
+  return std::any_of(table.nodes().begin(), table.nodes().end(), [&](const auto& item) {
     return lens.covers(item.second) && place_in(item.second.pool, request, lens).has_value();
   });
 }

@@ -12,7 +12,7 @@
 // name; within it, the device with the most free.
 #pragma once
 
-#include <gpuactors/ledger/cluster.hpp>
+#include <gpuactors/ledger/node_table.hpp>
 #include <gpuactors/ledger/wake_index.hpp>
 
 #include <set>
@@ -20,22 +20,22 @@
 namespace gpuactors::ledger_detail {
 
 /// A pool and the devices to take from it.
-struct Placement {
+struct Fit {
   Pool* pool = nullptr;
   std::vector<DeviceGrant> devices;
 };
 
 /// Finds the best place on a node that takes leases and is not in `excluded`. Returns nothing if the request fits
 /// nowhere.
-[[nodiscard]] std::optional<Placement> place(Cluster& cluster, const ResourceRequest& request, const Lens& lens,
-                                             const std::set<const Node*>& excluded = {});
+[[nodiscard]] std::optional<Fit> place(NodeTable& table, const ResourceRequest& request, const Lens& lens,
+                                       const std::set<const Node*>& excluded = {});
 
 /// Returns whether the request fits on some node that `lens` covers. The lens may show free or total amounts. Visits
 /// all nodes.
-[[nodiscard]] bool fits_somewhere(const Cluster& cluster, const ResourceRequest& request, const Lens& lens);
+[[nodiscard]] bool fits_somewhere(const NodeTable& table, const ResourceRequest& request, const Lens& lens);
 
 /// Returns upper bounds on the devices of a type ("" is any), and on the cpus, that one request can get on nodes that
 /// take leases.
-[[nodiscard]] Limits most_free(const Cluster& cluster, const std::string& accelerator_type, const Lens& lens);
+[[nodiscard]] Limits most_free(const NodeTable& table, const std::string& accelerator_type, const Lens& lens);
 
 } // namespace gpuactors::ledger_detail

@@ -1,4 +1,4 @@
-#include <gpuactors/ledger/cluster.hpp>
+#include <gpuactors/ledger/node_table.hpp>
 #include <gpuactors/ledger/pool.hpp>
 
 #include <algorithm>

@@ -68,7 +68,7 @@ private:
   std::unique_ptr<std::set<std::uint64_t>> others_;
 };
 
-/// The text why a shape waits, and the version of the cluster for which it is valid.
+/// The text why a shape waits, and the version of the table for which it is valid.
 struct Reason {
   std::string text;
   std::uint64_t version = 0;

@@ -46,7 +46,7 @@ Ledger::Impl::Prospect Ledger::Impl::prospect_with(const ShapeKey& key, std::int
     if (!allowed)
       return {false, false, false};
     lens.holds = kept_holds(key.keeper);
-    const bool fits = place_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)).has_value();
+    const bool fits = place_group(table_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)).has_value();
     return {fits, fits, !fits && fits_with_drained(key, lens)};
   }
   const auto& request = key.request;
@@ -63,7 +63,7 @@ Ledger::Impl::Prospect Ledger::Impl::prospect_with(const ShapeKey& key, std::int
     if (group.lacks(request.bundle))
       return {true, fits};
   } else {
-    fits = allowed && fits_somewhere(cluster_, request, lens);
+    fits = allowed && fits_somewhere(table_, request, lens);
   }
   const auto most_share = std::exchange(lens.most_share, Share::whole(1));
   const bool feasible = fits || (request.parent && could_borrow(request, lens));
@@ -73,11 +73,11 @@ Ledger::Impl::Prospect Ledger::Impl::prospect_with(const ShapeKey& key, std::int
 
 bool Ledger::Impl::fits_with_drained(const ShapeKey& key, Lens lens) {
   // What draws from a bundle does so whether or not the bundle's node is drained.
-  if (!cluster_.has_drained() || key.request.group)
+  if (!table_.has_drained() || key.request.group)
     return false;
   lens.with_drained = true;
-  return key.is_group() ? place_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)).has_value()
-                        : fits_somewhere(cluster_, key.request, lens);
+  return key.is_group() ? place_group(table_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)).has_value()
+                        : fits_somewhere(table_, key.request, lens);
 }
 
 std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
@@ -86,7 +86,7 @@ std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
   Lens lens{Lens::Amount::all, {}, true};
   if (key.is_group()) {
     lens.holds = kept_holds(key.keeper);
-    return explain_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
+    return explain_group(table_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
   }
   const auto& request = key.request;
   std::string reason;
@@ -94,18 +94,17 @@ std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
     const auto& bundles = groups_.at(request.group).bundles;
     for (const auto& bundle : bundles)
       if (reason.empty() && (request.bundle == -1 || request.bundle == bundle.grant.bundle))
-        reason =
-            explain_in(*bundle.pool, request, lens, cluster_.types(), fmt::format("bundle {}", bundle.grant.bundle));
+        reason = explain_in(*bundle.pool, request, lens, table_.types(), fmt::format("bundle {}", bundle.grant.bundle));
     if (request.bundle == -1)
       reason = "no bundle has room for it: " + reason;
   } else {
-    reason = explain(cluster_, request, lens);
+    reason = explain(table_, request, lens);
   }
   if (!request.parent || (!reason.empty() && !request.group) || lacks_type(key))
     return reason;
   // The request would fit but for the leases of its own ancestors.
   lens.holds = ancestor_holds(request.parent);
-  const auto rest = request.group ? reason : explain(cluster_, request, lens);
+  const auto rest = request.group ? reason : explain(table_, request, lens);
   const auto* parent = live(request.parent);
   return fmt::format("it would wait for its own parent: it does not fit in {}, and as long as that is held {}",
                      named("lease", request.parent.value(), parent == nullptr ? "" : parent->lease.name), rest);
@@ -127,8 +126,8 @@ bool Ledger::Impl::lacks_type(const ShapeKey& key) const {
     return asked > 0 && lacking == asked;
   }
   if (ledger_detail::needs_node(request))
-    return lacks(cluster_.find(request.node));
-  return !cluster_.nodes().empty() && cluster_.types().lacking(request.type) == cluster_.nodes().size();
+    return lacks(table_.find(request.node));
+  return !table_.nodes().empty() && table_.types().lacking(request.type) == table_.nodes().size();
 }
 
 Error Ledger::Impl::infeasible(const ShapeKey& key) const {
@@ -145,7 +144,7 @@ std::string Ledger::Impl::why_drained(const ShapeKey& key) const {
   constexpr std::size_t most_names = 8;
   std::size_t count = 0;
   std::string names;
-  for (const auto& [name, node] : cluster_.nodes())
+  for (const auto& [name, node] : table_.nodes())
     if (!node.takes_leases() && fits_on(node.pool) && ++count <= most_names)
       names += (names.empty() ? "" : ", ") + name;
   if (count > most_names)
@@ -173,17 +172,16 @@ std::string Ledger::Impl::why_blocked(const ShapeKey& key, const Prospect& prosp
   if (auto over = why_over_quota(key, prospect.charge); !over.empty())
     return over;
   if (key.is_group()) {
-    reason = explain_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)) + within_quota(key);
+    reason = explain_group(table_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)) + within_quota(key);
   } else if (!request.group) {
-    reason = explain(cluster_, request, lens);
+    reason = explain(table_, request, lens);
   } else {
     const auto& group = groups_.at(request.group);
     if (group.lacks(request.bundle))
       return fmt::format("{} waits itself", named("placement group", request.group.value(), group.request.name));
     for (const auto& bundle : group.bundles)
       if (reason.empty() && (request.bundle == -1 || request.bundle == bundle.grant.bundle))
-        reason =
-            explain_in(*bundle.pool, request, lens, cluster_.types(), fmt::format("bundle {}", bundle.grant.bundle));
+        reason = explain_in(*bundle.pool, request, lens, table_.types(), fmt::format("bundle {}", bundle.grant.bundle));
   }
   return reason;
 }
@@ -208,7 +206,7 @@ std::vector<NodeVerdict> Ledger::Impl::verdicts(const ResourceRequest& request, 
   const Lens now{Lens::Amount::free, {}};
   const Lens all{Lens::Amount::all, {}, true};
   const auto bound = binding(key);
-  const auto& types = cluster_.types();
+  const auto& types = table_.types();
   const auto ask = [&](const Pool& pool, int bundle) {
     using Kind = NodeVerdict::Kind;
     const bool new_lease = bundle < 0;
@@ -227,7 +225,7 @@ std::vector<NodeVerdict> Ledger::Impl::verdicts(const ResourceRequest& request, 
   };
   std::vector<NodeVerdict> verdicts;
   if (!request.group) {
-    for (const auto& [name, node] : cluster_.nodes())
+    for (const auto& [name, node] : table_.nodes())
       verdicts.push_back(ask(node.pool, -1));
   } else if (const auto it = groups_.find(request.group); it != groups_.end()) {
     for (const auto& bundle : it->second.bundles)

@@ -58,7 +58,7 @@ struct ResourceRequest {
   int bundle = 0;
   /// The lease of the task that submits this request and may wait for it. That lease can lend its resources.
   LeaseId parent;
-  /// Whose quota the request needs room in; empty means nobody's.
+  /// The owner in whose quota the request needs room; empty means none.
   std::string owner;
 
   friend bool operator==(const ResourceRequest&, const ResourceRequest&) = default;

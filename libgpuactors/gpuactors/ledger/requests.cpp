@@ -89,7 +89,7 @@ std::optional<Ledger::Impl::Found> Ledger::Impl::find_place(const ResourceReques
         if (auto devices = place_in(*bundle.pool, request, lens))
           return Found{{bundle.pool.get(), std::move(*devices)}, {}, bundle.grant.bundle};
   } else if (has_room(request.owner, least_charge(request), lens)) {
-    if (auto placement = place(cluster_, request, lens))
+    if (auto placement = place(table_, request, lens))
       return Found{std::move(*placement), {}, 0};
   }
   // What is borrowed counts as the lender's already.
@@ -102,7 +102,7 @@ std::optional<Ledger::Impl::Found> Ledger::Impl::find_place(const ResourceReques
 void Ledger::Impl::grant(RequestId id, std::string name, const ResourceRequest& request, QueueKey key, Found&& found,
                          Events& events) {
   auto& [pool, devices] = found.placement;
-  cluster_.take(*pool, devices, request.cpus, request.resources);
+  table_.take(*pool, devices, request.cpus, request.resources);
   const LeaseId lease_id{++next_lease_};
   auto& record = records_.try_emplace(lease_id).first->second;
   record.lease = Lease{lease_id,
@@ -131,7 +131,7 @@ void Ledger::Impl::grant(RequestId id, std::string name, const ResourceRequest& 
   holders_.emplace(id, lease_id);
   events.push_back(Event{Event::Kind::granted, id, {}, record.lease, {}, Errc::none, {}});
   if (!found.lender && queue_.wakes().size() > 0)
-    count_pass(key, Placement{pool, record.lease.devices});
+    count_pass(key, Fit{pool, record.lease.devices});
 }
 
 void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Events& events) {
@@ -159,10 +159,10 @@ void Ledger::Impl::wait(RequestId id, ResourceRequest& request, QueueKey key, Ev
     // cost memory.
     events.push_back(refusal(id, Event::Kind::pending, Errc::none, why_pending(kind, prospect)));
   } else {
-    // The cluster's version does not cover the free amounts of bundles, nor changes of quotas, which drop the text.
-    if (!shape.reason || shape.reason->version != cluster_.version() || request.group)
-      shape.reason = std::make_unique<ledger_detail::Reason>(
-          ledger_detail::Reason{why_blocked(kind, prospect), cluster_.version()});
+    // The table's version does not cover the free amounts of bundles, nor changes of quotas, which drop the text.
+    if (!shape.reason || shape.reason->version != table_.version() || request.group)
+      shape.reason =
+          std::make_unique<ledger_detail::Reason>(ledger_detail::Reason{why_blocked(kind, prospect), table_.version()});
     // An empty text means that only reservations are in the way, which the version does not cover either.
     const auto& text = shape.reason->text;
     events.push_back(refusal(id, Event::Kind::pending, Errc::none, text.empty() ? why_pending(kind, prospect) : text));

@@ -94,7 +94,7 @@ void Ledger::Impl::end_reservation(Claim& claim) {
   claim.reservation.reset();
 }
 
-bool Ledger::Impl::could_have_used(const ShapeKey& key, const Placement& granted) const {
+bool Ledger::Impl::could_have_used(const ShapeKey& key, const Fit& granted) const {
   const auto& node = *granted.pool->node;
   const auto could = [&](const ResourceRequest& request) {
     if (!admits(node, request))
@@ -115,7 +115,7 @@ bool Ledger::Impl::could_have_used(const ShapeKey& key, const Placement& granted
          });
 }
 
-void Ledger::Impl::count_pass(QueueKey key, const Placement& granted) {
+void Ledger::Impl::count_pass(QueueKey key, const Fit& granted) {
   for_each_oldest([&](const Entry& entry) {
     if (!(entry.key < key) || !could_have_used(*entry.shape->key, granted))
       return;
@@ -178,7 +178,7 @@ std::vector<Ledger::Impl::Place> Ledger::Impl::choose_target(const Entry& entry,
   const auto& key = *entry.shape->key;
   if (key.is_group()) {
     std::vector<Place> places;
-    auto found = place_group(cluster_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
+    auto found = place_group(table_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
     // What was found may take more of a quota than there is: to hold it back would help nobody.
     if (found && charge_of(*found) <= quotas_.room_of(key.request.owner))
       for (std::size_t i = 0; i < found->size(); ++i)
@@ -196,9 +196,9 @@ std::vector<Ledger::Impl::Place> Ledger::Impl::choose_target(const Entry& entry,
       if (request.bundle == -1 || request.bundle == bundle.grant.bundle)
         consider(*bundle.pool);
   } else {
-    for (const auto& [name, node] : cluster_.nodes())
+    for (const auto& [name, node] : table_.nodes())
       if (node.takes_leases())
-        consider(cluster_.find(name)->pool);
+        consider(table_.find(name)->pool);
   }
   if (!best)
     return {};

@@ -85,7 +85,7 @@ Result<Ledger::Impl::Pool*> Ledger::Impl::source_of(const Lease& lease) {
                               name_of(lease), lease.bundle, lease.group.value()));
     pool = bundle->pool.get();
   } else {
-    auto* node = cluster_.find(lease.node);
+    auto* node = table_.find(lease.node);
     if (node == nullptr)
       return fail(Errc::not_found,
                   fmt::format("{} is on node \"{}\", which is not there: add it first", name_of(lease), lease.node));
@@ -130,7 +130,7 @@ Result<void> Ledger::Impl::restore(Lease lease, LeaseId asked_by) {
                 fmt::format("{}: its request {} is already there", name_of(lease), lease.request.value()));
   GPUACTORS_LET(source, source_of(lease));
   GPUACTORS_TRY(check_room(*source, lease.devices, lease.cpus, lease.resources, name_of(lease)));
-  cluster_.take(*source, lease.devices, lease.cpus, lease.resources);
+  table_.take(*source, lease.devices, lease.cpus, lease.resources);
   next_lease_ = std::max(next_lease_, lease.id.value());
   epoch_ = std::max(epoch_, lease.epoch);
   holders_.emplace(lease.request, lease.id);
@@ -165,7 +165,7 @@ Result<void> Ledger::Impl::restore_group(GroupId id, GroupRequest request, std::
                   fmt::format("{}: it has bundles 0 to {}", at, group.request.bundles.size() - 1));
     if (!group.lacks(bundle.bundle))
       return fail(Errc::invalid_argument, at + " is named twice");
-    auto* node = cluster_.find(bundle.node);
+    auto* node = table_.find(bundle.node);
     if (node == nullptr)
       return fail(Errc::not_found,
                   fmt::format("{} is on node \"{}\", which is not there: add it first", at, bundle.node));

@@ -35,7 +35,7 @@ void Ledger::Impl::serve_queue(Events& events) {
       // All reservations that bind `last` also bind the shapes behind it, so this lens skips no shape that could be
       // served.
       const auto lens = last ? binding(*last) : Lens{};
-      const auto [key, shape] = queue_.wakes().next(last ? &*last : nullptr, cluster_, changed_, grown_, lens, quotas_);
+      const auto [key, shape] = queue_.wakes().next(last ? &*last : nullptr, table_, changed_, grown_, lens, quotas_);
       if (shape == nullptr)
         break;
       const bool is_group = shape->key->is_group();

@@ -40,7 +40,7 @@ struct DeviceView {
   std::uint64_t free_memory_bytes = 0;
   /// Leases that use the device, oldest first, including leases lent by others or drawn from bundles.
   std::vector<LeaseId> leases;
-  /// Placement groups that have a bundle on the device, oldest first.
+  /// Fit groups that have a bundle on the device, oldest first.
   std::vector<GroupId> groups;
 };
 
@@ -81,7 +81,7 @@ struct ReservationView {
   TimePoint until;
 };
 
-/// The owner whose quota holds for all clients that have none of their own.
+/// The owner whose quota applies to each client without a quota of its own.
 inline constexpr std::string_view default_owner = "*";
 
 /// What an owner holds, and may hold.
@@ -95,7 +95,7 @@ struct QuotaView {
   bool by_default = false;
 };
 
-/// Checks what can be the quota of whom. Pure; any thread.
+/// Checks the owner and the limit of a quota. Pure; any thread.
 /// @returns `invalid_argument` with the rule: a name without control characters, a limit that is not negative.
 Result<void> validate_quota(std::string_view owner, std::optional<Share> limit);
 

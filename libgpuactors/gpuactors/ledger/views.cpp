@@ -35,7 +35,7 @@ void add_group(NodeView& view, const BundleGrant& bundle, GroupId id) {
 std::vector<NodeView> Ledger::Impl::nodes() const {
   std::vector<NodeView> views;
   std::map<std::string_view, std::size_t> at;
-  for (const auto& [name, node] : cluster_.nodes()) {
+  for (const auto& [name, node] : table_.nodes()) {
     at.emplace(name, views.size());
     views.push_back(view_of(node));
   }
@@ -50,7 +50,7 @@ std::vector<NodeView> Ledger::Impl::nodes() const {
 }
 
 std::optional<NodeView> Ledger::Impl::node(std::string_view name) const {
-  const auto* node = cluster_.find(name);
+  const auto* node = table_.find(name);
   if (node == nullptr)
     return std::nullopt;
   auto view = view_of(*node);

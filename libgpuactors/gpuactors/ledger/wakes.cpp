@@ -213,7 +213,7 @@ void Wakes::search(Search& search, const Place& place, const Pool& pool) const {
   }
 }
 
-std::pair<QueueKey, Shape*> Wakes::next(const QueueKey* after, const Cluster& cluster, const Freed& freed,
+std::pair<QueueKey, Shape*> Wakes::next(const QueueKey* after, const NodeTable& table, const Freed& freed,
                                         const Grown& grown, const Lens& lens, const Quotas& quotas) const {
   Search search{after, lens, quotas};
   if (const auto loans = places_.find({Place::Kind::loan, {}, {}}); loans != places_.end()) {
@@ -224,7 +224,7 @@ std::pair<QueueKey, Shape*> Wakes::next(const QueueKey* after, const Cluster& cl
   }
   if (const auto groups = places_.find({Place::Kind::group, {}, {}}); groups != places_.end())
     for (const auto& [of, index] : groups->second)
-      search.look(index, {most_free(cluster, of.accelerator_type, lens)[static_cast<std::size_t>(of.measure)],
+      search.look(index, {most_free(table, of.accelerator_type, lens)[static_cast<std::size_t>(of.measure)],
                           quotas.room_of(of.owner), 0, 0, 0});
   for (const auto& [owner, had] : grown)
     if (const auto found = next_of(owner, after, quotas.room_of(owner), had);

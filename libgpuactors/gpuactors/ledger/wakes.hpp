@@ -7,8 +7,8 @@
 // the magnitude of their needs, because a tree prunes well only if its shapes lack the same thing.
 #pragma once
 
-#include <gpuactors/ledger/cluster.hpp>
 #include <gpuactors/ledger/need.hpp>
+#include <gpuactors/ledger/node_table.hpp>
 #include <gpuactors/ledger/quotas.hpp>
 #include <gpuactors/ledger/wake_index.hpp>
 
@@ -34,7 +34,7 @@ public:
   /// there is none. Groups, requests that may borrow, and those of owners in `grown` are considered regardless of
   /// `freed`; a group only if its largest bundle is within the most that is free anywhere. What has no room in its
   /// owner's quota is passed over, unless it may borrow.
-  [[nodiscard]] std::pair<QueueKey, Shape*> next(const QueueKey* after, const Cluster& cluster, const Freed& freed,
+  [[nodiscard]] std::pair<QueueKey, Shape*> next(const QueueKey* after, const NodeTable& table, const Freed& freed,
                                                  const Grown& grown, const Lens& lens, const Quotas& quotas) const;
 
   /// Returns the first shape of the owner behind `after` that may need no more than `room`, but more than `had`; null

@@ -1,5 +1,5 @@
 #include <gpuactors/ledger/check.hpp>
-#include <gpuactors/ledger/cluster.hpp>
+#include <gpuactors/ledger/node_table.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -40,7 +40,7 @@ bool ByFreeShare::operator()(const Node* a, const Node* b) const {
 
 // -- nodes -----------------------------------------------------------------------------------------
 
-Node& Cluster::add(NodeSpec spec, std::uint64_t pool_id) {
+Node& NodeTable::add(NodeSpec spec, std::uint64_t pool_id) {
   const auto name = spec.name;
   const auto [it, added] = nodes_.try_emplace(name);
   GPUACTORS_LEDGER_CHECK(added, "a node was added twice");
@@ -72,7 +72,7 @@ Node& Cluster::add(NodeSpec spec, std::uint64_t pool_id) {
   return node;
 }
 
-void Cluster::set_order(Nodes::iterator it) {
+void NodeTable::set_order(Nodes::iterator it) {
   constexpr auto last = std::numeric_limits<std::uint64_t>::max();
   const auto below = it == nodes_.begin() ? 0 : std::prev(it)->second.order;
   const auto next = std::next(it);
@@ -93,7 +93,7 @@ void Cluster::set_order(Nodes::iterator it) {
     node.order = order += step;
 }
 
-void Cluster::remove(Node& node) {
+void NodeTable::remove(Node& node) {
   GPUACTORS_LEDGER_CHECK(node.pool.is_untouched(), "a node was removed while something on it is held");
   if (node.takes_leases())
     leave(node);
@@ -105,7 +105,7 @@ void Cluster::remove(Node& node) {
   nodes_.erase(nodes_.find(node.spec.name));
 }
 
-void Cluster::drain(Node& node) {
+void NodeTable::drain(Node& node) {
   if (!node.takes_leases())
     return;
   leave(node);
@@ -114,7 +114,7 @@ void Cluster::drain(Node& node) {
   ++version_;
 }
 
-void Cluster::undrain(Node& node) {
+void NodeTable::undrain(Node& node) {
   if (node.takes_leases())
     return;
   node.state = NodeState::ok;
@@ -123,12 +123,12 @@ void Cluster::undrain(Node& node) {
   ++version_;
 }
 
-void Cluster::suspend(Node& node, bool suspended) {
+void NodeTable::suspend(Node& node, bool suspended) {
   node.suspended = suspended;
   ++version_;
 }
 
-bool Cluster::set_types(Node& node, const std::optional<std::vector<std::string>>& types) {
+bool NodeTable::set_types(Node& node, const std::optional<std::vector<std::string>>& types) {
   const auto* const before = node.types;
   node.types = types ? types_.enter(*types) : nullptr;
   // Equal sets are one, which is still there: it is left only now.
@@ -137,7 +137,7 @@ bool Cluster::set_types(Node& node, const std::optional<std::vector<std::string>
   return node.types != before;
 }
 
-void Cluster::fail(Node& node, Slot& slot) {
+void NodeTable::fail(Node& node, Slot& slot) {
   if (!slot.ok)
     return;
   const bool indexed = node.takes_leases();
@@ -150,19 +150,19 @@ void Cluster::fail(Node& node, Slot& slot) {
   ++version_;
 }
 
-Node* Cluster::find(std::string_view name) {
+Node* NodeTable::find(std::string_view name) {
   const auto it = nodes_.find(name);
   return it == nodes_.end() ? nullptr : &it->second;
 }
 
-const Node* Cluster::find(std::string_view name) const {
+const Node* NodeTable::find(std::string_view name) const {
   const auto it = nodes_.find(name);
   return it == nodes_.end() ? nullptr : &it->second;
 }
 
 // -- indexes ---------------------------------------------------------------------------------------
 
-void Cluster::enter(Node& node) {
+void NodeTable::enter(Node& node) {
   cpus_with(node).insert(&node);
   if (spreads_)
     by_free_share_.insert(&node);
@@ -171,7 +171,7 @@ void Cluster::enter(Node& node) {
       enter(node, slot);
 }
 
-void Cluster::leave(Node& node) {
+void NodeTable::leave(Node& node) {
   cpus_with(node).erase(&node);
   if (spreads_)
     by_free_share_.erase(&node);
@@ -180,7 +180,7 @@ void Cluster::leave(Node& node) {
       leave(node, slot);
 }
 
-void Cluster::enter(Node& node, Slot& slot) {
+void NodeTable::enter(Node& node, Slot& slot) {
   // Every grant takes part of a device's share, so a full device need not be in an index.
   if (slot.free_share == Share{})
     return;
@@ -198,7 +198,7 @@ void Cluster::enter(Node& node, Slot& slot) {
   }
 }
 
-void Cluster::leave(Node& node, Slot& slot) {
+void NodeTable::leave(Node& node, Slot& slot) {
   if (slot.free_share == Share{})
     return;
   auto& kind = node.kinds[slot.kind];
@@ -212,7 +212,7 @@ void Cluster::leave(Node& node, Slot& slot) {
     kind.kind->idle.insert(std::move(handle));
 }
 
-const std::set<Node*, ByFreeShare>& Cluster::by_free_share() {
+const std::set<Node*, ByFreeShare>& NodeTable::by_free_share() {
   if (!spreads_) {
     spreads_ = true;
     for (auto& [name, node] : nodes_)
@@ -225,7 +225,7 @@ const std::set<Node*, ByFreeShare>& Cluster::by_free_share() {
 // -- amounts ---------------------------------------------------------------------------------------
 
 template <class Change>
-void Cluster::update(Pool& pool, const std::vector<DeviceGrant>& devices, bool cpus_change, Change change) {
+void NodeTable::update(Pool& pool, const std::vector<DeviceGrant>& devices, bool cpus_change, Change change) {
   auto& node = *pool.node;
   if (&pool != &node.pool) {
     change();
@@ -257,8 +257,8 @@ void Cluster::update(Pool& pool, const std::vector<DeviceGrant>& devices, bool c
     by_free_share_.insert(&node);
 }
 
-void Cluster::take(Pool& pool, const std::vector<DeviceGrant>& devices, Share cpus,
-                   const std::map<std::string, Share>& resources) {
+void NodeTable::take(Pool& pool, const std::vector<DeviceGrant>& devices, Share cpus,
+                     const std::map<std::string, Share>& resources) {
   update(pool, devices, cpus > Share{}, [&] {
     for (const auto& device : devices) {
       auto* slot = pool.slot(device.index);
@@ -280,8 +280,8 @@ void Cluster::take(Pool& pool, const std::vector<DeviceGrant>& devices, Share cp
   });
 }
 
-void Cluster::give_back(Pool& pool, const std::vector<DeviceGrant>& devices, Share cpus,
-                        const std::map<std::string, Share>& resources) {
+void NodeTable::give_back(Pool& pool, const std::vector<DeviceGrant>& devices, Share cpus,
+                          const std::map<std::string, Share>& resources) {
   update(pool, devices, cpus > Share{}, [&] {
     for (const auto& device : devices) {
       auto* slot = pool.slot(device.index);
@@ -303,13 +303,13 @@ void Cluster::give_back(Pool& pool, const std::vector<DeviceGrant>& devices, Sha
   });
 }
 
-void Cluster::check() const {
+void NodeTable::check() const {
   std::size_t in_use = 0;
   std::size_t drained = 0;
   for (const auto& [name, node] : nodes_) {
     drained += node.takes_leases() ? 0 : 1;
     Share free;
-    std::map<const DeviceKind*, int> idle;
+    std::map<const DevicesOfKind*, int> idle;
     for (const auto& slot : node.pool.slots) {
       if (!slot.ok)
         continue;

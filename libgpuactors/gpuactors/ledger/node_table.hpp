@@ -13,16 +13,16 @@
 
 namespace gpuactors::ledger_detail {
 
-struct DeviceKind;
+struct DevicesOfKind;
 
 /// The number of idle devices of one kind in one node.
 struct NodeKind {
   Node* node = nullptr;
-  DeviceKind* kind = nullptr;
+  DevicesOfKind* kind = nullptr;
   int idle = 0;
 };
 
-/// A registered node. Lives at one address from `Cluster::add` to `Cluster::remove`.
+/// A registered node. Lives at one address from `NodeTable::add` to `NodeTable::remove`.
 struct Node {
   NodeSpec spec;
   NodeState state = NodeState::ok;
@@ -35,7 +35,7 @@ struct Node {
   Share free_share;
   std::vector<NodeKind> kinds;
   Topology topology;
-  /// In the cluster's table; `spec` has no names of them. Null: unknown.
+  /// In `NodeTable::types`; `spec` has no names of them. Null: unknown.
   const TypeSet* types = nullptr;
 
   [[nodiscard]] const DeviceSpec& device(const Slot& slot) const {
@@ -72,7 +72,7 @@ struct ByFreeShare {
 };
 
 /// The devices of one type and memory size.
-struct DeviceKind {
+struct DevicesOfKind {
   std::string accelerator_type;
   std::uint64_t memory_bytes = 0;
   std::set<Slot*, BySlot> in_use;
@@ -80,10 +80,10 @@ struct DeviceKind {
 };
 
 /// The table of nodes. Its indexes cover the devices that have not failed, on nodes that take leases.
-class Cluster {
+class NodeTable {
 public:
   using Nodes = std::map<std::string, Node, std::less<>>;
-  using Kinds = std::map<std::pair<std::string, std::uint64_t>, DeviceKind>;
+  using Kinds = std::map<std::pair<std::string, std::uint64_t>, DevicesOfKind>;
 
   /// Adds a node with a new name.
   Node& add(NodeSpec spec, std::uint64_t pool_id);
