@@ -20,6 +20,9 @@ namespace gpuactors::bench {
 
 namespace {
 
+/// Behind it come the parent's number and what the child is to do.
+constexpr auto child_option = "--child-of";
+
 [[noreturn]] void give_up(const std::string& what) {
   fmt::print(stderr, "gpuactors-bench: {}\n", what);
   std::exit(1);
@@ -43,7 +46,9 @@ Child::Child(std::vector<std::string> arguments) {
   // Its name, not the link: below valgrind that is another program, and only who reads it learns the right one.
   std::error_code unknown;
   std::string program = std::filesystem::read_symlink("/proc/self/exe", unknown).string();
-  std::vector<char*> argv{program.data()};
+  std::string child_of = child_option;
+  std::string parent = std::to_string(::getpid());
+  std::vector<char*> argv{program.data(), child_of.data(), parent.data()};
   for (auto& argument : arguments)
     argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -87,10 +92,16 @@ std::string Child::line() {
   }
 }
 
-void end_with_parent() {
+std::optional<std::vector<std::string>> begin_child(std::vector<std::string> arguments) {
+  if (arguments.size() < 3 || arguments[0] != child_option)
+    return std::nullopt;
+  // In this order: the second call notices a parent that ended before the first took effect. Which it was is told,
+  // since in a container it may be process 1, to which the children of the dead go elsewhere.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() == 1)
+  if (std::to_string(::getppid()) != arguments[1])
     std::_Exit(1);
+  arguments.erase(arguments.begin(), arguments.begin() + 2);
+  return arguments;
 }
 
 void wait_for_end() {

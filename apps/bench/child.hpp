@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,9 @@ private:
   std::string text_;
 };
 
-/// Has this process end with the one that started it. First of all in a child.
-void end_with_parent();
+/// In a process that a `Child` stands for: has it end with the one that started it. First of all.
+/// @returns the arguments that it was started with; nothing in any other process.
+std::optional<std::vector<std::string>> begin_child(std::vector<std::string> arguments);
 
 /// Waits until somebody asks this process to end.
 void wait_for_end();

@@ -73,8 +73,7 @@ public:
     GPUACTORS_LET(shared, tensors().get(ref));
     GPUACTORS_LET(tensor, shared.on(stream));
     std::uint8_t last = 0;
-    GPUACTORS_TRY(stream.download(&last, static_cast<std::uint8_t*>(tensor.raw()) + tensor.bytes() - 1, 1));
-    GPUACTORS_TRY(stream.synchronize());
+    GPUACTORS_TRY(stream.fetch(&last, static_cast<std::uint8_t*>(tensor.raw()) + tensor.bytes() - 1, 1));
     Small reply;
     reply.set_n(last);
     return reply;

@@ -44,33 +44,27 @@ constexpr int nothing_to_do = 2;
 constexpr int left_out_all = 77;
 
 /// What this program does as a process beside the one that measures.
-std::optional<int> run_if_child(const std::vector<std::string>& arguments) {
+std::optional<int> run_if_child(const std::vector<std::string>& all) {
+  const auto own = begin_child(all);
+  if (!own)
+    return std::nullopt;
+  const auto& arguments = *own;
   const auto is = [&](const char* what, std::size_t count) {
     return arguments.size() == count && arguments[0] == what;
   };
-  if (is("--cluster", 6)) {
-    end_with_parent();
+  if (is("--cluster", 6))
     return serve_cluster(arguments[1], {.tls = arguments[3] == "tls",
                                         .devices = arguments[2],
                                         .store = arguments[4] == "store",
                                         .link_timeout = std::chrono::milliseconds{std::stoll(arguments[5])}});
-  }
-  if (is("--floor-server", 2)) {
-    end_with_parent();
+  if (is("--floor-server", 2))
     return serve_floor(arguments[1]);
-  }
-  if (is("--floor-client", 5)) {
-    end_with_parent();
+  if (is("--floor-client", 5))
     return ask_floor({arguments[1], arguments[2], std::stoi(arguments[3]), std::stoi(arguments[4])});
-  }
-  if (is("--tcp-echo", 1)) {
-    end_with_parent();
+  if (is("--tcp-echo", 1))
     return serve_tcp_echo();
-  }
-  if (is("--fetch", 4)) {
-    end_with_parent();
+  if (is("--fetch", 4))
     return fetch_for_ever(arguments[1], std::stoull(arguments[2]), arguments[3]);
-  }
   return std::nullopt;
 }
 

@@ -1,5 +1,6 @@
 // Bulk data between processes: on one machine beside memcpy, over TCP beside one raw stream.
 #include "huge_pages.hpp"
+#include "remote_cluster.hpp"
 #include "rows.hpp"
 #include "streams.hpp"
 
@@ -7,7 +8,6 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -155,12 +155,9 @@ Row stream(const std::string& name, int repeat, const std::optional<CertificateF
 }
 
 Row stream_tls(int repeat) {
-  auto name = (std::filesystem::temp_directory_path() / "gpuactors-bench-XXXXXX").string();
-  const std::filesystem::path folder = ::mkdtemp(name.data());
-  auto row = stream("tensor_stream_tls", repeat, check(CertificateFolder{folder / "certs"}.init(1)));
-  std::error_code ignored;
-  std::filesystem::remove_all(folder, ignored);
-  return row;
+  const OwnFolder folder;
+  return stream("tensor_stream_tls", repeat,
+                check(CertificateFolder{std::filesystem::path{folder.path()} / "certs"}.init(1)));
 }
 
 } // namespace

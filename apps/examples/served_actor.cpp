@@ -3,8 +3,7 @@
 // plugin:
 //
 //   echo "1.8 32" > fahrenheit.txt
-//   gpuactors-serve --model fahrenheit=fahrenheit.txt,actor=examples/line,set=sensors=2 --plugin
-//   ./example_served_actor.so
+//   gpuactors-serve --model f=fahrenheit.txt,actor=examples/line,set=sensors=2 --plugin ./example_served_actor.so
 #include <gpuactors/gpuactors.hpp>
 #include <gpuactors/kernels/elementwise.hpp>
 #include <gpuactors/v1/serving.pb.h>
@@ -57,10 +56,13 @@ public:
     auto& values = *reply.add_outputs();
     values.resize(readings.size());
     auto& stream = gpu().stream();
-    GPUACTORS_TRY(stream.upload(x_.raw(), readings.data(), readings.size()));
-    GPUACTORS_TRY(stream.launch(gpuactors::kernels::fill_value<float>(), count, offset_, y_));
-    GPUACTORS_TRY(stream.launch(gpuactors::kernels::axpy<float>(), count, slope_, x_, y_));
-    GPUACTORS_TRY(stream.download(values.data(), y_.raw(), values.size()));
+    // As much of the tensors as this batch needs.
+    GPUACTORS_LET(x, x_.rows(0, batch.rows()));
+    GPUACTORS_LET(y, y_.rows(0, batch.rows()));
+    GPUACTORS_TRY(stream.upload_bytes(x, readings));
+    GPUACTORS_TRY(stream.launch(gpuactors::kernels::fill_value<float>(), count, offset_, y));
+    GPUACTORS_TRY(stream.launch(gpuactors::kernels::axpy<float>(), count, slope_, x, y));
+    GPUACTORS_TRY(stream.download_bytes(values, y));
     GPUACTORS_TRY(stream.synchronize());
     return reply;
   }

@@ -1,5 +1,7 @@
 #include "actor_argument.hpp"
 
+#include "incomplete.hpp"
+
 #include <gpuactors/base/limits.hpp>
 
 #include <algorithm>
@@ -39,8 +41,12 @@ Result<v1::ActorHandle> find_by_number(Cluster& cluster, const ActorArgument& ar
   const bool is_name = std::any_of(state.actors().begin(), state.actors().end(), has_the_name)
                        || std::any_of(state.ended().begin(), state.ended().end(),
                                       [&](const v1::EndedActor& ended) { return has_the_name(ended.actor()); });
-  if (!is_name)
-    handle.set_id(std::strtoull(argument.name.c_str(), nullptr, 10));
+  if (is_name)
+    return handle;
+  // An actor that is not shown may have that number as its name.
+  if (!is_whole(state, "actors") || !is_whole(state, "ended"))
+    say_what_is_incomplete(state);
+  handle.set_id(std::strtoull(argument.name.c_str(), nullptr, 10));
   return handle;
 }
 
@@ -56,6 +62,8 @@ Result<v1::ActorHandle> find_nameless(Cluster& cluster, const ActorArgument& arg
       handle.set_origin(actor.origin());
       return handle;
     }
+  if (!is_whole(state, "actors"))
+    say_what_is_incomplete(state);
   return v1::ActorHandle{};
 }
 

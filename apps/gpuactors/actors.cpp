@@ -1,4 +1,5 @@
 // gpuactors actors: lists the actors, where they are and their states; --ended: those that have ended, when and why.
+#include "incomplete.hpp"
 #include "input.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
@@ -88,6 +89,7 @@ Result<void> run_actors(const ActorsArguments& arguments) {
   GPUACTORS_LET(ended, read_ended(arguments.ended));
   GPUACTORS_LET(cluster, arguments.cluster.open());
   GPUACTORS_LET(state, cluster.state({.ended = ended}));
+  say_what_is_incomplete(state);
   if (arguments.json)
     print_json(std::cout, ended > 0 ? json_ended(state) : json_actors(state));
   else if (ended > 0)

@@ -1,4 +1,5 @@
 // gpuactors groups: lists the placement groups, and where their bundles are; --remove ends one.
+#include "incomplete.hpp"
 #include "input.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
@@ -53,6 +54,7 @@ Result<void> run_groups(const GroupsArguments& arguments) {
   if (!arguments.remove) {
     GPUACTORS_LET(cluster, arguments.cluster.open());
     GPUACTORS_LET(state, cluster.state());
+    say_what_is_incomplete(state);
     if (arguments.json)
       print_json(std::cout, json_groups(state));
     else

@@ -2,6 +2,7 @@
 #include "actor_argument.hpp"
 #include "cluster_options.hpp"
 #include "command.hpp"
+#include "incomplete.hpp"
 
 #include <gpuactors/gpuactors.hpp>
 
@@ -35,9 +36,19 @@ Result<void> run_kill(const KillArguments& arguments) {
   GPUACTORS_LET(state, cluster.state());
   const auto again = std::find_if(state.actors().begin(), state.actors().end(),
                                   [&](const v1::ActorInfo& actor) { return is_meant(actor, arguments.actor); });
-  std::cout << (again == state.actors().end()
-                    ? fmt::format("{} has ended\n", name)
-                    : fmt::format("{} has ended and restarts (restart {})\n", name, again->restarts()));
+  switch (presence_of(again != state.actors().end(), state, "actors")) {
+  case Presence::there:
+    std::cout << fmt::format("{} has ended and restarts (restart {})\n", name, again->restarts());
+    break;
+  case Presence::absent:
+    std::cout << fmt::format("{} has ended\n", name);
+    break;
+  case Presence::unknown:
+    std::cout << fmt::format("{} has ended; whether it restarts is not known, since there are more actors than one "
+                             "answer has room for\n",
+                             name);
+    break;
+  }
   return {};
 }
 

@@ -2,6 +2,7 @@
 #include "metrics_text.hpp"
 
 #include "call_metrics.hpp"
+#include "incomplete.hpp"
 #include "published_metrics.hpp"
 #include "words.hpp"
 
@@ -71,6 +72,10 @@ void write_broker(MetricsWriter& out, const v1::ClusterState& state) {
   out.sample({}, static_cast<double>(state.started_unix_ns()) / nanoseconds_in_a_second);
   out.family("gpuactors_broker_takeovers", "gauge", "How often a broker that stood by has taken over the cluster.");
   out.sample({}, static_cast<double>(state.term()));
+  out.family("gpuactors_state_incomplete", "gauge",
+             "1 where the broker's answer had no room for all entries: then what is counted here of them is too few.");
+  for (const auto* field : {"nodes", "devices", "leases", "actors", "groups", "clients", "queue"})
+    out.sample({{"field", field}}, is_whole(state, field) ? 0 : 1);
 }
 
 void write_standby(MetricsWriter& out, const v1::ClusterState& state) {

@@ -1,4 +1,5 @@
 // gpuactors nodes: lists the nodes of the cluster; gpuactors drain and undrain: keep new work from a node, or allow it.
+#include "incomplete.hpp"
 #include "input.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
@@ -111,21 +112,30 @@ struct DrainArguments {
 /// How much longer than its deadline a node may take to become empty: work that is told to end has a grace period.
 constexpr auto ending = 2 * limits::stop_grace;
 
-/// Waits until the node is empty, at most for `wait`. @returns the names of the leases that are left on it.
-Result<std::vector<std::string>> wait_until_empty(Cluster& cluster, const std::string& node, Duration wait) {
+/// Who still has something of a node.
+struct LeftOnNode {
+  /// The names of the leases that are known.
+  std::vector<std::string> leases;
+  Presence presence = Presence::unknown;
+};
+
+/// Waits until the node is empty, at most for `wait`.
+Result<LeftOnNode> wait_until_empty(Cluster& cluster, const std::string& node, Duration wait) {
   const auto until = deadline_after(Clock::now(), wait);
   const bool terminal = isatty(STDERR_FILENO) != 0;
   for (;;) {
     GPUACTORS_LET(state, cluster.state());
-    std::vector<std::string> left;
+    LeftOnNode left;
     for (const auto& lease : state.leases())
       if (lease.node() == node)
-        left.push_back(lease.name());
+        left.leases.push_back(lease.name());
+    left.presence = presence_of(!left.leases.empty(), state, "leases");
     if (terminal)
-      std::cerr << (left.empty() ? "\r\x1b[K"
-                                 : fmt::format("\r\x1b[K{} left: {}", left.size(), plain_text(left.front())))
+      std::cerr << (left.leases.empty()
+                        ? "\r\x1b[K"
+                        : fmt::format("\r\x1b[K{} left: {}", left.leases.size(), plain_text(left.leases.front())))
                 << std::flush;
-    if (left.empty() || Clock::now() >= until)
+    if (left.presence == Presence::absent || Clock::now() >= until)
       return left;
     std::this_thread::sleep_for(std::chrono::milliseconds{100});
   }
@@ -141,9 +151,14 @@ Result<void> run_drain(const DrainArguments& arguments) {
   GPUACTORS_LET(deadline, parse_seconds("--deadline", *arguments.deadline));
   GPUACTORS_TRY(cluster.drain(arguments.node, deadline));
   GPUACTORS_LET(left, wait_until_empty(cluster, arguments.node, deadline + ending));
-  if (!left.empty())
+  if (left.presence == Presence::there)
     return fail(Errc::deadline_exceeded,
-                fmt::format("{} gets nothing new, and still has {}", arguments.node, fmt::join(left, ", ")));
+                fmt::format("{} gets nothing new, and still has {}", arguments.node, fmt::join(left.leases, ", ")));
+  if (left.presence == Presence::unknown)
+    return fail(Errc::deadline_exceeded,
+                fmt::format("{} gets nothing new; whether it is empty is not known, since the cluster has more leases "
+                            "than one answer has room for (gpuactors events tells: node_empty)",
+                            arguments.node));
   std::cout << arguments.node << " is empty and gets nothing new\n";
   return {};
 }

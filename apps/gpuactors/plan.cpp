@@ -5,12 +5,17 @@
 #include <gpuactors/plan/plan.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <sstream>
+#include <string>
+#include <system_error>
 
 namespace gpuactors::cli {
 
@@ -25,6 +30,35 @@ struct PlanArguments {
   std::string svg;
 };
 
+auto cannot_write(const std::string& svg, int error) {
+  return fail(Errc::invalid_argument, fmt::format("--svg {} cannot be written: {}", svg, std::strerror(error)));
+}
+
+/// So that a picture that has no place does not cost a long run. What is there stays until there is a picture.
+Result<void> check_place(const PlanArguments& arguments) {
+  std::error_code failed;
+  const std::filesystem::path svg = arguments.svg;
+  if (arguments.path != "-" && std::filesystem::is_regular_file(svg, failed)
+      && std::filesystem::equivalent(svg, arguments.path, failed))
+    return fail(Errc::invalid_argument,
+                fmt::format("--svg {} is the scenario, which the picture would replace", arguments.svg));
+  if (std::filesystem::is_directory(svg, failed))
+    return cannot_write(arguments.svg, EISDIR);
+  const auto folder = svg.has_parent_path() ? svg.parent_path() : std::filesystem::path{"."};
+  const bool is_there = std::filesystem::exists(svg, failed);
+  if (::access(is_there ? svg.c_str() : folder.c_str(), W_OK) != 0)
+    return cannot_write(arguments.svg, errno);
+  return {};
+}
+
+Result<void> write_picture(const std::string& svg, const std::string& picture) {
+  errno = 0;
+  std::ofstream file{svg, std::ios::binary};
+  file << picture;
+  file.close();
+  return file ? Result<void>{} : cannot_write(svg, errno != 0 ? errno : EIO);
+}
+
 Result<void> run_scenario(const PlanArguments& arguments) {
   PlanOptions options;
   options.explain = arguments.explain;
@@ -32,22 +66,16 @@ Result<void> run_scenario(const PlanArguments& arguments) {
   options.table = arguments.table;
   options.events = arguments.explain.empty() && !arguments.table;
   GPUACTORS_LET(in, open_document(arguments.path));
-  // Opens the picture first, so that a file that cannot be written does not cost a long run.
-  std::ofstream picture;
+  std::ostringstream picture;
   if (!arguments.svg.empty()) {
-    picture.open(arguments.svg, std::ios::binary);
-    if (!picture)
-      return fail(Errc::invalid_argument,
-                  fmt::format("--svg {} cannot be written: {}", arguments.svg, std::strerror(errno)));
+    GPUACTORS_TRY(check_place(arguments));
     options.svg = &picture;
   }
   const auto result = run_plan(*in, std::cout, options);
-  if (options.svg != nullptr && !picture.flush())
-    return fail(Errc::internal, fmt::format("--svg {} cannot be written", arguments.svg));
   if (!result)
     return fail(result.error().code(), fmt::format("{}: {}", arguments.path == "-" ? "standard input" : arguments.path,
                                                    result.error().message()));
-  return {};
+  return arguments.svg.empty() ? Result<void>{} : write_picture(arguments.svg, picture.str());
 }
 
 } // namespace

@@ -1,4 +1,5 @@
 // gpuactors spawn: starts an actor that outlives the command.
+#include "incomplete.hpp"
 #include "input.hpp"
 #include "progress.hpp"
 #include "resource_options.hpp"
@@ -81,6 +82,18 @@ void say_what_it_waits_for(Cluster& cluster, const std::vector<Future<ActorRef>>
                                  plain_text(waiting.reason()));
 }
 
+/// What an interrupted command says of the actor that it asked for.
+std::string interrupted(const std::string& name, Presence presence) {
+  if (presence == Presence::absent)
+    return fmt::format("interrupted: actor {} is not started", name);
+  if (presence == Presence::unknown)
+    return fmt::format("interrupted: actor {0} is not started, unless others have asked for it too, which is not known "
+                       "since there are more actors than one answer has room for; gpuactors kill {0} ends it",
+                       name);
+  return fmt::format("interrupted: actor {0} stays, since others have asked for it too; gpuactors kill {0} ends it",
+                     name);
+}
+
 /// Waits until the actor runs. Ctrl-C and SIGTERM withdraw the request: nobody would expect an actor that starts later.
 Result<void> await(Cluster& cluster, const StopSignals& signals, std::vector<Future<ActorRef>>& spawned,
                    const std::string& name, const std::string& name_space) {
@@ -101,11 +114,7 @@ Result<void> await(Cluster& cluster, const StopSignals& signals, std::vector<Fut
     const bool stays = std::any_of(state->actors().begin(), state->actors().end(), [&](const auto& actor) {
       return actor.name() == name && actor.name_space() == name_space && actor.state() != "stopping";
     });
-    return fail(Errc::cancelled, stays
-                                     ? fmt::format("interrupted: actor {0} stays, since others have asked for it too; "
-                                                   "gpuactors kill {0} ends it",
-                                                   name)
-                                     : fmt::format("interrupted: actor {} is not started", name));
+    return fail(Errc::cancelled, interrupted(name, presence_of(stays, *state, "actors")));
   }
   return {};
 }

@@ -1,9 +1,9 @@
 #include "state_view.hpp"
 
+#include "incomplete.hpp"
+
 #include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/units.hpp>
-
-#include <fmt/format.h>
 
 #include <iostream>
 #include <map>
@@ -32,9 +32,7 @@ Command add_state_view(CLI::App& program, const StateView& view) {
   return {parser, [arguments, print = view.print, json = view.json, keep_one = view.keep_one]() -> Result<void> {
             GPUACTORS_LET(cluster, arguments->cluster.open());
             GPUACTORS_LET(state, cluster.state());
-            if (state.incomplete_size() > 0)
-              std::cerr << fmt::format("not all is shown, since it is more than one answer has room for: {}\n",
-                                       fmt::join(state.incomplete(), ", "));
+            say_what_is_incomplete(state);
             if (!arguments->one.empty())
               GPUACTORS_TRY(keep_one(state, arguments->one));
             if (arguments->json)

@@ -1,6 +1,7 @@
 // gpuactors timeline: writes who held which device from when to when, as a trace that browsers show.
 #include "cluster_options.hpp"
 #include "command.hpp"
+#include "incomplete.hpp"
 #include "trace.hpp"
 
 #include <gpuactors/gpuactors.hpp>
@@ -43,6 +44,7 @@ Result<void> write_trace(const TimelineArguments& arguments, const Json& trace) 
 Result<void> run_timeline(const TimelineArguments& arguments) {
   GPUACTORS_LET(cluster, arguments.cluster.open());
   GPUACTORS_LET(state, cluster.state({.events_from = 1}));
+  say_what_is_incomplete(state);
   using std::chrono::system_clock;
   std::int64_t now = std::chrono::nanoseconds{system_clock::now().time_since_epoch()}.count();
   // The broker's clock may be ahead of this machine's.

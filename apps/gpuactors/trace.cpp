@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +45,7 @@ public:
       if (event.has_lease())
         read(event);
     for (const auto& lease : state.leases())
-      if (open_.count(lease.id()) == 0)
+      if (open_.count(lease.id()) == 0 && ended_.count(lease.id()) == 0)
         open_[lease.id()] = {lease, -1, first_, 0, "", "", true};
     for (auto& [id, slice] : open_)
       end(std::move(slice), now_, "held", "");
@@ -65,14 +66,23 @@ public:
 private:
   void read(const v1::Event& event) {
     const auto& lease = event.lease();
+    const bool known_end = ended_.count(lease.id()) != 0;
     if (event.kind() == "released" || event.kind() == "lost") {
+      // What was lost is also released, when its node says that nothing of it runs any more.
+      if (known_end)
+        return;
+      ended_.insert(lease.id());
       auto node = open_.extract(lease.id());
       end(node.empty() ? TraceSlice{lease, -1, first_, 0, "", "", true} : std::move(node.mapped()), event.unix_ns(),
           event.kind(), event.reason());
-    } else {
+    } else if (!known_end) {
       // The event is the grant; or, if the broker no longer has that, an adoption or a spawn.
       open_.try_emplace(lease.id(), TraceSlice{lease, -1, event.kind() == "granted" ? event.unix_ns() : first_, 0, "",
                                                "", event.kind() != "granted"});
+    } else if (event.kind() == "adopted") {
+      // It was lost with its node, which has come back with it.
+      ended_.erase(lease.id());
+      open_.try_emplace(lease.id(), TraceSlice{lease, -1, event.unix_ns(), 0, "", "", false});
     }
   }
 
@@ -91,6 +101,8 @@ private:
   std::int64_t now_;
   std::int64_t first_ = 0;
   std::map<std::uint64_t, TraceSlice> open_;
+  /// Leases whose end was told.
+  std::set<std::uint64_t> ended_;
   std::map<std::pair<std::string, int>, std::vector<TraceSlice>> slices_;
 };
 

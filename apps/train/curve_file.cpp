@@ -31,6 +31,13 @@ Result<void> write_text(const std::filesystem::path& path, const std::string& te
 
 } // namespace
 
+std::filesystem::path picture_of(const std::filesystem::path& curve) {
+  auto picture = std::filesystem::path{curve}.replace_extension(".svg");
+  if (picture == curve)
+    picture += ".svg";
+  return picture;
+}
+
 Result<CurveFile> CurveFile::open(CurvePlan plan) {
   CurveFile file{std::move(plan)};
   const auto& path = file.plan_.path;
@@ -65,9 +72,7 @@ Result<void> CurveFile::write(const Outcome& outcome) {
   fmt::print("loss curve: {}\n", path.string());
   if (!plan_.plot)
     return {};
-  auto picture = std::filesystem::path{path}.replace_extension(".svg");
-  if (picture == path)
-    picture += ".svg";
+  const auto picture = picture_of(path);
   GPUACTORS_TRY(write_text(picture, to_svg(curve, plan_.title)));
   fmt::print("picture: {}\n", picture.string());
   return {};

@@ -20,6 +20,9 @@ struct CurvePlan {
   std::string title;
 };
 
+/// Where the picture of a curve goes: beside it, and never in its place. Pure.
+[[nodiscard]] std::filesystem::path picture_of(const std::filesystem::path& curve);
+
 /// Use: `open` before a training, `begins` when it is known where it begins, `write` after it.
 class CurveFile {
 public:

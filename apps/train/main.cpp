@@ -18,7 +18,10 @@
 #include <cmath>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 namespace train {
 
@@ -148,6 +151,19 @@ Result<std::vector<double>> train_splits(gpuactors::Cluster& cluster, const Stop
   return accuracies;
 }
 
+/// The loss of the last epoch; or, when nothing was learnt, the one that is known from before, if any is.
+std::string loss_in_words(const Outcome& outcome) {
+  if (std::any_of(outcome.losses.begin(), outcome.losses.end(), [](double loss) { return !std::isnan(loss); }))
+    return fmt::format(", loss {:.6f}", outcome.last_loss());
+  return outcome.status.has_last_loss() ? fmt::format(", loss of the last step {:.6f}", outcome.status.last_loss())
+                                        : std::string{};
+}
+
+/// Where the loss curve goes; empty: nowhere.
+std::string curve_path(const TrainOptions& options) {
+  return options.curve.empty() && !options.checkpoint.empty() ? options.checkpoint + ".csv" : options.curve;
+}
+
 Result<int> train_one(gpuactors::Cluster& cluster, const StopSignals& signals, const TrainOptions& options,
                       Lesson& lesson) {
   auto& plan = lesson.plan;
@@ -155,18 +171,16 @@ Result<int> train_one(gpuactors::Cluster& cluster, const StopSignals& signals, c
     // Workers have folders of their own.
     plan.set_checkpoint(std::filesystem::absolute(options.checkpoint).lexically_normal().string());
   plan.set_resume(options.resume);
-  const auto curve_path =
-      options.curve.empty() && !options.checkpoint.empty() ? options.checkpoint + ".csv" : options.curve;
-  GPUACTORS_LET(curve, CurveFile::open({curve_path, options.resume, options.plot, "loss of " + options.data}));
+  GPUACTORS_LET(curve, CurveFile::open({curve_path(options), options.resume, options.plot, "loss of " + options.data}));
   auto trained = train_first(cluster, signals, options, plan, curve);
   if (!trained && signals.came() && trained.error().code() == Errc::cancelled) {
     fmt::print("{}\n", trained.error().message());
     return interrupted;
   }
   GPUACTORS_LET(outcome, std::move(trained));
-  fmt::print("{} steps on {}, {}, in {:.2f} s ({}), loss {:.6f}\n", outcome.losses.size(), outcome.status.node(),
+  fmt::print("{} steps on {}, {}, in {:.2f} s ({}){}\n", outcome.losses.size(), outcome.status.node(),
              outcome.status.device(), outcome.seconds,
-             rate_text(static_cast<double>(outcome.rows) / std::max(outcome.seconds, 1e-9)), outcome.last_loss());
+             rate_text(static_cast<double>(outcome.rows) / std::max(outcome.seconds, 1e-9)), loss_in_words(outcome));
   const bool diverged = !std::isfinite(outcome.last_loss());
   if (diverged)
     fmt::print("the loss is no number any more: a lower --rate may help\n");
@@ -257,8 +271,34 @@ Result<int> train_sweep(gpuactors::Cluster& cluster, const StopSignals& signals,
   return std::all_of(results.begin(), results.end(), [](const auto& result) { return result.has_value(); }) ? 0 : 1;
 }
 
+/// No file that is written may be the data, or another one that is written: the last one would be all that is left.
+Result<void> check_apart(const TrainOptions& options) {
+  std::vector<std::pair<const char*, std::filesystem::path>> files{{"--data", options.data}};
+  if (!options.checkpoint.empty())
+    files.emplace_back("the checkpoint", options.checkpoint);
+  if (const auto curve = curve_path(options); !curve.empty()) {
+    files.emplace_back("the loss curve", curve);
+    if (options.plot)
+      files.emplace_back("the picture of the loss curve", picture_of(curve));
+  }
+  std::map<std::filesystem::path, const char*> seen;
+  for (const auto& [what, path] : files) {
+    std::error_code failed;
+    // Absolute first: what is not there yet stays relative otherwise.
+    const auto absolute = std::filesystem::absolute(path, failed);
+    const auto real = std::filesystem::weakly_canonical(absolute, failed);
+    const auto [other, is_new] = seen.emplace(failed ? absolute.lexically_normal() : real, what);
+    if (!is_new)
+      return gpuactors::fail(Errc::invalid_argument,
+                             fmt::format("{} and {} would be one file, {}: give one of them another name",
+                                         other->second, what, path.string()));
+  }
+  return {};
+}
+
 /// Finds out before the training whether what it writes has a place, and replaces nothing that may have taken days.
 Result<void> check_files(const TrainOptions& options) {
+  GPUACTORS_TRY(check_apart(options));
   for (const auto& file : {options.checkpoint, options.curve}) {
     std::error_code failed;
     const auto folder = std::filesystem::absolute(file, failed).parent_path();

@@ -179,9 +179,14 @@ Result<void> TrainingRun::begin_epoch() {
     return {};
   // From the same beginning in each epoch, so that it can be found again without those before it.
   orders_.resize(std::max(orders_.size(), next_order_ + 1));
-  auto& order = orders_[next_order_];
+  auto& buffer = orders_[next_order_];
+  if (buffer.bytes() == 0) {
+    GPUACTORS_LET(made, stream_->context().host_buffer(split_.train.size() * sizeof(std::int32_t)));
+    buffer = std::move(made);
+  }
   next_order_ = (next_order_ + 1) % epochs_at_once;
-  order = split_.train;
+  const auto order = buffer.span<std::int32_t>();
+  std::copy(split_.train.begin(), split_.train.end(), order.begin());
   nn::Random random{spec_.seed ^ shuffle_seed, epoch_};
   nn::shuffle(order, random);
   GPUACTORS_TRY(stream_->upload(order_, order));
@@ -217,7 +222,6 @@ void TrainingRun::end_epoch_if_over() {
 }
 
 Result<StepReport> TrainingRun::advance(std::uint64_t most, std::uint64_t last_epoch) {
-  segments_.resize(std::max<std::size_t>(segments_.size(), 1));
   std::size_t used = 0;
   while (most > 0 && epoch_ < last_epoch && used < epochs_at_once) {
     const auto first = position_;
@@ -241,7 +245,8 @@ Result<StepReport> TrainingRun::advance(std::uint64_t most, std::uint64_t last_e
 }
 
 Result<StepReport> TrainingRun::report() {
-  Segment segment;
+  segments_.resize(std::max<std::size_t>(segments_.size(), 1));
+  auto& segment = segments_.front();
   GPUACTORS_TRY(fetch_losses(segment, 0, position_));
   GPUACTORS_TRY(stream_->synchronize());
   StepReport report;
@@ -259,17 +264,21 @@ Result<void> TrainingRun::fetch_losses(Segment& segment, std::uint64_t first, st
     return {};
   const auto begin = batch_rows(first).begin;
   const auto end = batch_rows(first + count - 1).end;
-  segment.losses.resize(static_cast<std::size_t>(end - begin) * gpuactors::size_of(losses_.dtype()));
-  return stream_->download(segment.losses.data(), loss_at(begin), segment.losses.size());
+  // Of a whole epoch, so that it is never replaced while a copy is under way.
+  if (segment.losses.bytes() == 0) {
+    GPUACTORS_LET(losses, stream_->context().host_buffer(losses_.bytes()));
+    segment.losses = std::move(losses);
+  }
+  return stream_->download(segment.losses.data(), loss_at(begin),
+                           static_cast<std::size_t>(end - begin) * gpuactors::size_of(losses_.dtype()));
 }
 
 void TrainingRun::collect(const Segment& segment, StepReport& report) {
   const auto begin = batch_rows(segment.first).begin;
   const auto value = [&](std::int64_t row) {
     const auto at = static_cast<std::size_t>(row - begin);
-    return losses_.dtype() == DType::f32
-               ? static_cast<double>(reinterpret_cast<const float*>(segment.losses.data())[at])
-               : reinterpret_cast<const double*>(segment.losses.data())[at];
+    return losses_.dtype() == DType::f32 ? static_cast<double>(segment.losses.data<float>()[at])
+                                         : segment.losses.data<double>()[at];
   };
   for (auto step = segment.first; step < segment.first + segment.count; ++step) {
     const auto all = batch_rows(step);

@@ -158,7 +158,7 @@ private:
   struct Segment {
     std::uint64_t first = 0;
     std::uint64_t count = 0;
-    std::vector<std::byte> losses;
+    gpuactors::HostBuffer losses;
   };
 
   /// Has the losses of steps of this epoch brought to the host.
@@ -183,8 +183,9 @@ private:
   gpuactors::Tensor labels_;
   /// The rows of an epoch in its order.
   gpuactors::Tensor order_;
-  /// Where orders and losses of epochs that are under way at once lie on the host; in turns.
-  std::vector<std::vector<std::int32_t>> orders_;
+  /// Where orders and losses of epochs that are under way at once lie on the host; in turns. In pinned memory: a copy
+  /// to or from any other may wait for the stream, and no epoch would be queued before the one before it is over.
+  std::vector<gpuactors::HostBuffer> orders_;
   std::vector<Segment> segments_;
   std::size_t next_order_ = 0;
   /// The loss of each row, in the order of the epoch.

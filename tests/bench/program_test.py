@@ -4,10 +4,12 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 
@@ -22,6 +24,17 @@ def bench(*arguments, **options):
 def children(pid):
     with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
         return [int(child) for child in file.read().split()]
+
+
+def as_process_one():
+    """The command that makes what follows process 1, as in a container, or None."""
+    apart = ["--pid", "--fork", "--mount-proc", "--kill-child=SIGTERM"]
+    for command in ([], ["--user", "--map-current-user"]) if shutil.which("unshare") else ():
+        done = subprocess.run(["unshare", *command, *apart, "sh", "-c", "echo $$"], capture_output=True, text=True,
+                              check=False)
+        if done.stdout == "1\n":
+            return ["unshare", *command, *apart]
+    return None
 
 
 class ProgramTest(unittest.TestCase):
@@ -189,6 +202,28 @@ class ProgramTest(unittest.TestCase):
                 self.assertEqual(process.wait(timeout=60), code)
             self.assertEqual(os.listdir(self.folder), [])
             self.assertEqual([pid for pid in started if os.path.exists(f"/proc/{pid}")], [])
+
+    def test_no_key_is_left_of_a_row_that_is_interrupted(self):
+        with subprocess.Popen([PROGRAM, "--filter", "tensor_stream_tls", "--repeat", "1000"],
+                              env={**os.environ, "TMPDIR": self.folder}, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True) as process:
+            until = time.monotonic() + 60
+            made = {"ca.pem", "ca.key", "node.pem", "node.key"}  # and nothing is written any more
+            while not any(made <= set(files) for _, _, files in os.walk(self.folder)):
+                self.assertIsNone(process.poll())
+                self.assertLess(time.monotonic(), until)
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=60), -signal.SIGINT)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_it_measures_as_process_one_of_a_container_too(self):
+        apart = as_process_one()
+        if apart is None:
+            self.skipTest("PID namespaces cannot be made here")
+        done = subprocess.run([*apart, PROGRAM, "--filter", "beside_tcp", "--repeat", "1", "--json",
+                               self.path("rows.json")], capture_output=True, text=True, timeout=90, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(self.read("rows.json")["rows"]), 1)
 
     def test_a_list_says_which_rows_need_what(self):
         lines = [line.split(maxsplit=1) for line in self.run_well("--list").splitlines()]

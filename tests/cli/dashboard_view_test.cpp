@@ -150,6 +150,17 @@ TEST_CASE("nodes, devices, quotas and clients that are not well are problems, wi
   CHECK(found[4].text == "1 client has lost the connection to the broker, and has time to return.");
 }
 
+TEST_CASE("a state that is not whole is a problem, unless only the past is missing") {
+  v1::ClusterState state;
+  state.add_incomplete("events");
+  CHECK(problems(state).empty());
+  state.add_incomplete("leases");
+  state.add_incomplete("actors");
+  const auto found = problems(state);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].text == "Not all is shown, since it is more than one answer has room for: leases, actors.");
+}
+
 TEST_CASE("a certificate is a problem in its last three days, or the last sixth of a short life") {
   const auto set = [](v1::CertificateLife& life, std::chrono::system_clock::time_point from,
                       std::chrono::system_clock::time_point until) {
@@ -256,6 +267,7 @@ TEST_CASE("a broker that was started again has events of its own, which are aske
 TEST_CASE("rates are differences between two states, and those of new methods count from 0") {
   CallMeter meter;
   v1::ClusterState state;
+  add_node(state, "n0");
   auto& actor = add_actor(state, 1, "a");
   count(*actor.add_methods(), 100, 10);
   meter.take(TimePoint{} + 10s, state);
@@ -275,6 +287,7 @@ TEST_CASE("rates are differences between two states, and those of new methods co
 TEST_CASE("a new life counts from 0, and no count goes below it") {
   CallMeter meter;
   v1::ClusterState state;
+  add_node(state, "n0");
   auto& actor = add_actor(state, 1, "a");
   count(*actor.add_methods(), 100, 10);
   meter.take(TimePoint{} + 10s, state);
@@ -299,6 +312,70 @@ TEST_CASE("counts that had no room in the state before are no calls of this mome
   actor.set_calls(1'000'000);
   meter.take(TimePoint{} + 10s, state);
   count(*actor.add_methods(), 1'000'000, 0);
+  meter.take(TimePoint{} + 11s, state);
+  CHECK(meter.all().ran == 0);
+}
+
+TEST_CASE("what a node brings back with it are no calls of this moment") {
+  CallMeter meter;
+  v1::ClusterState without;
+  add_node(without, "n1");
+  auto with = without;
+  count(*add_node(with, "n0").add_tasks(), 1'000, 100);
+  auto& actor = add_actor(with, 1, "a");
+  count(*actor.add_methods(), 500, 50);
+  meter.take(TimePoint{} + 10s, with);
+  meter.take(TimePoint{} + 11s, without);
+  meter.take(TimePoint{} + 12s, with);
+  CHECK(meter.all().ran == 0);
+  CHECK(meter.all().failed == 0);
+  for (const auto& row : call_rows(with))
+    CHECK_FALSE(meter.rate(row));
+  // From then on they count.
+  count(*with.mutable_nodes(1)->mutable_tasks(0), 1'010, 100);
+  count(*actor.mutable_methods(0), 507, 51);
+  meter.take(TimePoint{} + 13s, with);
+  CHECK(meter.all().ran == 17);
+  CHECK(meter.all().failed == 1);
+}
+
+TEST_CASE("what a broker that was started again hears of is no call of this moment") {
+  CallMeter meter;
+  v1::ClusterState state;
+  state.set_started_unix_ns(1);
+  count(*add_node(state, "n0").add_tasks(), 1'000, 0);
+  auto& actor = add_actor(state, 1, "a");
+  count(*actor.add_methods(), 500, 0);
+  const auto whole = state;
+  meter.take(TimePoint{} + 10s, state);
+  // Its node is there before the actor's counts are.
+  state.set_started_unix_ns(2);
+  state.mutable_nodes(0)->clear_tasks();
+  actor.set_state("returning");
+  actor.clear_lease();
+  actor.clear_methods();
+  meter.take(TimePoint{} + 11s, state);
+  CHECK(meter.seconds() == 0);
+  state.mutable_actors(0)->CopyFrom(whole.actors(0));
+  meter.take(TimePoint{} + 12s, state);
+  CHECK(meter.all().ran == 0);
+  count(*state.mutable_actors(0)->mutable_methods(0), 501, 0);
+  meter.take(TimePoint{} + 13s, state);
+  CHECK(meter.all().ran == 1);
+}
+
+TEST_CASE("actors and tasks that a state had no room for are no calls of the next moment") {
+  CallMeter meter;
+  v1::ClusterState state;
+  add_node(state, "n0");
+  auto& large = *add_node(state, "n1").add_tasks();
+  count(large, 1, 0);
+  large.set_name(std::string(limits::call_stats_in_state_bytes, 'x'));
+  state.add_incomplete("actors");
+  meter.take(TimePoint{} + 10s, state);
+  state.clear_incomplete();
+  count(*state.mutable_nodes(0)->add_tasks(), 1'000, 0);
+  count(*add_actor(state, 1, "a").add_methods(), 500, 0);
   meter.take(TimePoint{} + 11s, state);
   CHECK(meter.all().ran == 0);
 }

@@ -1,4 +1,5 @@
 // What Prometheus reads of a state: families, samples, escaped labels.
+#include <apps/gpuactors/incomplete.hpp>
 #include <apps/gpuactors/metrics_text.hpp>
 #include <support/catch.hpp>
 
@@ -297,4 +298,20 @@ TEST_CASE("each family is declared once, right before its samples, and no sample
     }
   }
   CHECK(samples.size() > 30);
+}
+
+TEST_CASE("what an answer had no room for is said, and nothing follows from it") {
+  v1::ClusterState state;
+  CHECK(cli::incomplete_in_words(state).empty());
+  CHECK(has_line(metrics_text(state), R"(gpuactors_state_incomplete{field="actors"} 0)"));
+  state.add_incomplete("actors");
+  state.add_incomplete("leases");
+  CHECK(cli::incomplete_in_words(state)
+        == "not all is shown, since it is more than one answer has room for: actors, leases\n");
+  const auto text = metrics_text(state);
+  CHECK(has_line(text, R"(gpuactors_state_incomplete{field="actors"} 1)"));
+  CHECK(has_line(text, R"(gpuactors_state_incomplete{field="nodes"} 0)"));
+  CHECK(cli::presence_of(true, state, "actors") == cli::Presence::there);
+  CHECK(cli::presence_of(false, state, "actors") == cli::Presence::unknown);
+  CHECK(cli::presence_of(false, state, "nodes") == cli::Presence::absent);
 }

@@ -115,6 +115,45 @@ TEST_CASE("what is still held ends now, and what was granted before the log begi
   CHECK(of_phase(trace_of(v1::ClusterState{}, start), "X").empty());
 }
 
+TEST_CASE("a lease that was lost ends once, although its node releases it later") {
+  v1::ClusterState state;
+  const auto a = lease_of(1, "a", 0, 5'000);
+  add(state, "node_added", 0, nullptr, "n0");
+  add(state, "granted", 10, &a);
+  add(state, "lost", 30, &a);
+  add(state, "released", 50, &a);
+  add(state, "out_of_memory", 60, &a);
+  const auto trace = trace_of(state, start + 100'000);
+  CHECK(of_phase(trace, "X").size() == 1);
+  const auto slice = slice_of(trace, "a");
+  CHECK(slice.at("ts") == 10.0);
+  CHECK(slice.at("dur") == 20.0);
+  CHECK(slice.at("args").at("ended") == "lost");
+}
+
+TEST_CASE("a lease that a node brings back after it was lost begins anew then") {
+  v1::ClusterState state;
+  const auto a = lease_of(1, "a", 0, 5'000);
+  add(state, "node_added", 0, nullptr, "n0");
+  add(state, "granted", 10, &a);
+  add(state, "lost", 30, &a);
+  add(state, "adopted", 50, &a);
+  *state.add_leases() = a;
+  auto slices = of_phase(trace_of(state, start + 100'000), "X");
+  REQUIRE(slices.size() == 2);
+  CHECK(slices[0].at("dur") == 20.0);
+  CHECK(slices[1].at("ts") == 50.0);
+  CHECK(slices[1].at("dur") == 50.0);
+  CHECK(slices[1].at("args").at("ended") == "held");
+  CHECK_FALSE(slices[1].at("args").contains("began"));
+  add(state, "released", 70, &a);
+  state.clear_leases();
+  slices = of_phase(trace_of(state, start + 100'000), "X");
+  REQUIRE(slices.size() == 2);
+  CHECK(slices[1].at("dur") == 20.0);
+  CHECK(slices[1].at("args").at("ended") == "released");
+}
+
 TEST_CASE("a lease without devices is on a track of its node, one of several devices on each of theirs") {
   v1::ClusterState state;
   const auto none = lease_of(1, "none", -1, 0);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <stdexcept>
 
 using namespace gpuactors;
 using namespace gpuactors::conformance;
@@ -306,5 +307,19 @@ TEST_CASE("a call that fails disturbs neither its stream nor others") {
     CHECK(*stream.to_host<std::int32_t>(*x) == std::vector<std::int32_t>{59});
     CHECK(side->synchronize());
     CHECK(stream.synchronize());
+  }
+}
+
+TEST_CASE("what the function of a notification throws ends there, and the next one is called") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    REQUIRE(stream.notify([](const Result<void>&) { throw std::runtime_error{"thrown by a test"}; }));
+    std::promise<void> told;
+    REQUIRE(stream.notify([&](const Result<void>&) { told.set_value(); }));
+    told.get_future().wait();
+    auto tensor = stream.tensor_from(std::vector<float>{1, 2}, {2});
+    REQUIRE(tensor);
+    CHECK(*stream.to_host<float>(*tensor) == std::vector<float>{1, 2});
   }
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 namespace gpuactors::gpu {
@@ -37,6 +38,25 @@ std::string access_of(Lab& lab, void* address) {
   if (const auto code = get(&flags, &location, reinterpret_cast<CUdeviceptr>(address)); code != CUDA_SUCCESS)
     return fmt::format("not told (error {})", static_cast<int>(code));
   return flags == CU_MEM_ACCESS_FLAGS_PROT_READ ? "reading only" : "reading and writing";
+}
+
+/// Whether the driver lets `reader` use that pool's memory itself; nothing if it cannot be asked.
+std::optional<bool> may_use(Lab& lab, CUdevice reader, const void* memory) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const auto get = reinterpret_cast<CUresult (*)(CUmemAccess_flags*, CUmemoryPool, CUmemLocation*)>(
+      dlsym(library, "cuMemPoolGetAccess"));
+  if (get == nullptr)
+    return std::nullopt;
+  const BareContext current{lab};
+  CUmemoryPool pool = nullptr;
+  must(lab.driver.pointer_get_attribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                                        reinterpret_cast<CUdeviceptr>(memory)));
+  CUmemLocation where{};
+  where.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  where.id = reader;
+  CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  must(get(&flags, pool, &where));
+  return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
 } // namespace
@@ -194,17 +214,32 @@ void measure_peers(Lab& lab) {
     must(here->stream().synchronize());
   });
   const bool right = is_marked(must(here->stream().to_host<std::uint8_t>(target)));
-  std::vector<std::uint8_t> values(bytes);
+  const auto values = must(there->host_buffer(bytes));
   const auto through = best_rate(bytes, [&] {
     must(there->stream().download(values.data(), source.raw(), bytes));
     must(there->stream().synchronize());
     must(here->stream().upload(target.raw(), values.data(), bytes));
     must(here->stream().synchronize());
   });
-  lab.report.judge("peers", right && gb_s >= through,
-                   fmt::format("from {} to {}: {:.1f} GB/s, through the host {:.1f}; the bytes are {}",
-                               other->info().uuid, lab.device->info().uuid, gb_s, through, right ? "right" : "WRONG"),
-                   "right, and faster than through the host", {{"gb_s", gb_s}, {"through_host_gb_s", through}});
+  // Where there is a link, the copies must have gone over it: the driver's own way through the host is fast, too.
+  int linked = 0;
+  CUdevice reader = 0;
+  CUdevice owner = 0;
+  must(lab.driver.device_get(&reader, lab.device->info().ordinal));
+  must(lab.driver.device_get(&owner, other->info().ordinal));
+  must(lab.driver.device_can_access_peer(&linked, reader, owner));
+  const bool shown = linked == 0 || may_use(lab, reader, source.raw()).value_or(lab.smoke);
+  lab.report.judge(
+      "peers", right && shown && gb_s >= through,
+      fmt::format("from {} to {}: {:.1f} GB/s, through pinned memory of the host {:.1f}; {}; the bytes are "
+                  "{}",
+                  other->info().uuid, lab.device->info().uuid, gb_s, through,
+                  linked == 0 ? "there is no link"
+                  : shown     ? "over a link"
+                              : "NOT over the link that there is",
+                  right ? "right" : "WRONG"),
+      "right, faster than through the host, and over a link if there is one",
+      {{"gb_s", gb_s}, {"through_host_gb_s", through}});
 }
 
 } // namespace gpuactors::gpu

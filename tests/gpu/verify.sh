@@ -287,6 +287,21 @@ compare_shown() {
   if within 30; then compare "$name" "$what" "$wanted" "$(uuids "$@")"; else add "$name=late"; fi
 }
 
+# compare_none: the row that says whether nothing is shown with an empty CUDA_VISIBLE_DEVICES, and that this is said: a
+# program that fails shows nothing, too.
+compare_none() {
+  if ! wanted visible_none; then return; fi
+  if ! within 30; then add "visible_none=late" && return; fi
+  local shown said
+  shown=$(uuids "")
+  said=$(last_line "$logs/uuids.log")
+  if [[ -z $shown && $said != *CUDA_ERROR_NO_DEVICE* && $said != *"no CUDA device is visible"* ]]; then
+    add "visible_none=1:CUDA_VISIBLE_DEVICES that is empty: gpuactors devices says: $said"
+  else
+    compare visible_none "CUDA_VISIBLE_DEVICES that is empty" "" "$shown"
+  fi
+}
+
 # compare NAME WHAT WANTED GOT: a row that says whether two texts are the same.
 compare() {
   if [[ $3 == "$4" ]]; then add "$1=0:$2: ${4:-none}"; else add "$1=1:$2: ${4:-none}, not ${3:-none}"; fi
@@ -336,7 +351,7 @@ check_names() {
     fi
   fi
   compare_shown visible_uuid "CUDA_VISIBLE_DEVICES with a UUID" "$first" "$first"
-  compare_shown visible_none "CUDA_VISIBLE_DEVICES that is empty" "" ""
+  compare_none
   # An index counts from what this script was shown, if that is all.
   if [[ -n ${CUDA_VISIBLE_DEVICES+set} ]]; then
     add "visible_index=skip:CUDA_VISIBLE_DEVICES is set, and an index counts all GPUs"
@@ -369,7 +384,7 @@ full() { [[ ${#smoke[@]} -eq 0 ]]; }
 
 # Those of the conformance suite: each source is a row, in a process of its own. A test whose context is lost, or that
 # hangs, loses the rest of its source only.
-readonly conformance=(kernel memory life gemm float16 order block_kernel layer graph)
+readonly conformance=(kernel memory view life gemm float16 order block_kernel layer graph)
 
 stage_suites() {
   local part
@@ -393,8 +408,14 @@ stage_suites() {
 # Each row of the benchmark is a process of its own too. One that misses its bound is a failure, which the program, for
 # whom machines differ, does not say by its exit code.
 run_bench() {
-  local name code line
-  for name in $("$bin/gpuactors-bench" --list --filter gpu_ "${smoke[@]}" | awk '/ needs a GPU$/ { print $1 }'); do
+  local name names code line
+  names=$("$bin/gpuactors-bench" --list --filter gpu_ "${smoke[@]}" 2> "$logs/bench.log" |
+    awk '/ needs a GPU$/ { print $1 }')
+  if [[ -z $names ]]; then
+    add "bench=1:gpuactors-bench lists no row that needs a GPU: $(last_line "$logs/bench.log")"
+    return
+  fi
+  for name in $names; do
     wanted "$name" || continue
     if ! within "$row_limit"; then
       add "$name=late"

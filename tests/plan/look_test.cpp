@@ -226,6 +226,31 @@ TEST_CASE("a picture shows which bundles a group keeps, and where lost ones are 
   CHECK(count(repaired, ", steps 0 to the end</title>") == 1);
 }
 
+TEST_CASE("a picture shows when a node was away, and that it has come back as a new one") {
+  const std::string back = R"({"add_node":{"name":"n1","devices":[{"accelerator_type":"V100","memory_bytes":"40"}]}})";
+  const auto svg = picture(R"({"drain_node":{"name":"n1"}},{"drain_node":{"name":"n1"}},
+      {"fail_device":{"node":"n1","index":0}},{"remove_node":{"name":"n1"}},)"
+                           + back + R"(,{"submit":{"id":"b","gpus":1,"accelerator_type":"V100"}})");
+  const auto title = [&svg](const std::string& text) { return count(svg, "<title>" + text + "</title>"); };
+  CHECK(title("n1 0: draining, steps 0 to 3") == 1);
+  CHECK(title("n1 0: failed, steps 2 to 3") == 1);
+  CHECK(title("n1 0: removed, steps 3 to 4") == 1);
+  CHECK(title("b: 1 of device 0 of node n1, 40 B, steps 5 to the end") == 1);
+  CHECK(count(svg, "n1 0: ") == 3);
+}
+
+TEST_CASE("a picture shows a device as gone that a node has come back without") {
+  const auto svg = picture(R"({"remove_node":{"name":"n0"}},
+      {"add_node":{"name":"n0","devices":[{"accelerator_type":"H100","memory_bytes":"100"}]}},
+      {"drain_node":{"name":"n0"}},{"undrain_node":{"name":"n0"}},{"remove_node":{"name":"n0"}})");
+  const auto title = [&svg](const std::string& text) { return count(svg, "<title>" + text + "</title>"); };
+  CHECK(title("n0 0: removed, steps 0 to 1") == 1);
+  CHECK(title("n0 0: draining, steps 2 to 3") == 1);
+  CHECK(title("n0 0: removed, steps 4 to the end") == 1);
+  CHECK(title("n0 1: removed, steps 0 to the end") == 1);
+  CHECK(count(svg, "n0 1: ") == 1);
+}
+
 TEST_CASE("a picture of too much says what it leaves out") {
   std::string scenario = R"({"nodes":[{"name":"n0","devices":[{"count":300,"memory_bytes":"100"}]}],"steps":[)";
   for (int i = 0; i < 21'000; ++i)

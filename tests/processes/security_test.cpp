@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <random>
+#include <stop_token>
 #include <thread>
 
 using namespace gpuactors;
@@ -236,6 +237,10 @@ TEST_CASE("a client's certificate permits to use a cluster, and neither to serve
   CHECK(must(bob.submit<Number>("pid", {}, {.gpus = 0.25}).get(20s)).value() > 0);
   CHECK(must(alice.state()).actors_size() == 2);
   CHECK(alice.logs("hers", {}, [](const LogRecord&) { return true; }).has_value());
+  // Whoever has it stopped, also before the first line, has no error.
+  std::stop_source stopped;
+  stopped.request_stop();
+  CHECK(alice.logs("hers", {.follow = true, .stop = stopped.get_token()}, [](const LogRecord&) { return true; }));
 
   // What is another's, and what is the cluster's, is not to be touched.
   const auto refused = bob.kill("hers");

@@ -1,10 +1,12 @@
 // Groups whose workers have CUDA devices of their own, on fakes of the driver and of NCCL.
 #include "lessons.hpp"
 
+#include <gpuactors/device/discovery.hpp>
 #include <gpuactors/kernels/layers.hpp>
 #include <gpuactors/kernels/loss.hpp>
 #include <gpuactors/kernels/optimizer.hpp>
 
+#include <apps/train/training_run.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <device/fake_cuda/show_kernels.hpp>
@@ -100,6 +102,27 @@ TEST_CASE("workers on CUDA devices of their own have the losses of one with as l
     }
   }
   CHECK(function_of_nccl<int()>("fake_nccl_live")() == 0);
+}
+
+TEST_CASE("epochs are queued at once: no copy of losses waits for the device", "[nccl]") {
+  const auto specs = must(gpuactors::parse_device_specs("cuda"));
+  const auto devices = must(gpuactors::make_devices(specs, gpuactors::discovery_options("test")));
+  fake::show_kernels(&find_kernel);
+  const auto context = must(gpuactors::Context::open(devices.front(), {}));
+  const auto table = make_table(500, 12, 4, 1);
+  for (const auto dtype : {gpuactors::DType::f32, gpuactors::DType::f64}) {
+    TrainingSpec spec;
+    spec.trainer.network = {{12, 16, 4}, nn::Activation::relu, dtype, 0.25, 64};
+    spec.batch = 16;
+    auto training = must(TrainingRun::make(context->stream(), spec, table.features, table.labels));
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    REQUIRE(driver != nullptr);
+    const auto waiting_copies = reinterpret_cast<int (*)()>(dlsym(driver, "fake_cuda_waiting_copies"));
+    REQUIRE(waiting_copies != nullptr);
+    const auto before = waiting_copies();
+    CHECK(must(training.advance(3 * training.steps_per_epoch(), 100)).epochs == 3);
+    CHECK(waiting_copies() == before);
+  }
 }
 
 TEST_CASE("a group that sums by NCCL shrinks or stops when a member dies in an epoch", "[nccl]") {

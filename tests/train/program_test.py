@@ -120,6 +120,14 @@ class ProgramTest(unittest.TestCase):
         self.train("--splits", "1", "--epochs", "9", "--checkpoint", "part", "--resume", "--curve", "rest.csv")
         self.assertEqual(self.read("rest.csv").splitlines()[1:], self.read("whole.csv").splitlines()[1 + 4 * 4:])
 
+    def test_a_resumed_training_that_has_nothing_left_to_do_tells_the_loss_that_it_ended_with(self):
+        for more in ((), ("--workers", "2", "--gpus", "0.25", "--batch", "32")):
+            self.train("--splits", "1", "--epochs", "2", "--checkpoint", "net", "--overwrite", *more)
+            last = float(self.read("net.csv").decode().splitlines()[-1].split(",")[2])
+            done = self.train("--splits", "1", "--epochs", "2", "--checkpoint", "net", "--resume", *more)
+            self.assertIn("0 steps on ", done.stdout)
+            self.assertIn(f", loss of the last step {last:.6f}\n", done.stdout)
+
     def test_a_checkpoint_is_replaced_only_when_that_is_said(self):
         self.train("--splits", "1", "--epochs", "2", "--checkpoint", "net")
         good = self.read("net"), self.read("net.csv")
@@ -135,12 +143,32 @@ class ProgramTest(unittest.TestCase):
     def test_a_curve_that_is_not_of_this_training_is_refused_and_stays(self):
         self.train("--splits", "1", "--epochs", "2", "--checkpoint", "one")
         self.train("--splits", "1", "--epochs", "2", "--checkpoint", "two", "--seed", "2")
+        self.write("other.csv", b"1,2,0\n")
         go_on = ("--data", "data.csv.gz", "--splits", "1", "--epochs", "3", "--checkpoint", "one", "--resume", "--curve")
         for name, words in (("two.csv", "two.csv is the curve of another training: the loss of step 8 is"),
-                            ("data.csv.gz", "data.csv.gz is no loss curve")):
+                            ("other.csv", "other.csv is no loss curve")):
             before = self.read("one"), self.read(name)
             self.assertIn(words, self.refusal(*go_on, name, code=1))
             self.assertEqual((self.read("one"), self.read(name)), before)
+
+    def test_no_file_that_it_writes_takes_the_place_of_another_one_or_of_the_data(self):
+        os.symlink("data.csv.gz", self.path("link"))
+        os.rename(self.path("data.csv.gz"), self.path("data.svg"))
+        os.symlink("data.svg", self.path("data.csv.gz"))
+        before = self.read("data.svg")
+        for arguments, words in (
+                (("--checkpoint", "net", "--curve", "net"), "the checkpoint and the loss curve would be one file, net"),
+                (("--checkpoint", "net", "--curve", self.path("sub/../net")), "the checkpoint and the loss curve"),
+                (("--curve", "data.svg"), "--data and the loss curve would be one file, data.svg"),
+                (("--curve", "link"), "--data and the loss curve would be one file, link"),
+                (("--checkpoint", "link", "--overwrite"), "--data and the checkpoint would be one file, link"),
+                (("--curve", "data.csv", "--plot"), "--data and the picture of the loss curve"),
+                (("--checkpoint", "net.svg", "--curve", "net.csv", "--plot"),
+                 "the checkpoint and the picture of the loss curve would be one file, net.svg")):
+            self.assertIn(words, self.refusal("--data", "data.csv.gz", "--splits", "1", "--epochs", "1", *arguments,
+                                              code=1))
+        self.assertEqual(self.read("data.svg"), before)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["data.csv.gz", "data.svg", "link"])
 
     def test_the_curve_of_a_group_is_held_against_its_checkpoint_too(self):
         workers = ("--workers", "2", "--gpus", "0.25", "--batch", "32")

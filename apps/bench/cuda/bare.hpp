@@ -59,6 +59,10 @@ public:
   BarePinned& operator=(const BarePinned&) = delete;
   ~BarePinned();
 
+  [[nodiscard]] void* data() const noexcept {
+    return data_;
+  }
+
   /// A copy of all of it to the device, and the wait.
   [[nodiscard]] double upload_ns(CUstream stream, void* device, int times) const;
 

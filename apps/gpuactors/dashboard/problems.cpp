@@ -5,6 +5,7 @@
 #include <gpuactors/base/units.hpp>
 #include <gpuactors/wire/certificates.hpp>
 
+#include <apps/gpuactors/incomplete.hpp>
 #include <apps/gpuactors/utc.hpp>
 #include <apps/gpuactors/words.hpp>
 
@@ -115,10 +116,22 @@ void add_events(std::vector<Problem>& problems, const std::deque<v1::Event>& eve
   }
 }
 
+void add_incomplete(std::vector<Problem>& problems, const v1::ClusterState& state) {
+  // Without those of the past: the next states bring further events, and more of the ended are not asked for.
+  std::string fields;
+  for (const auto* field : {"nodes", "devices", "leases", "actors", "groups", "clients", "queue"})
+    if (!is_whole(state, field))
+      fields += fmt::format("{}{}", fields.empty() ? "" : ", ", field);
+  if (!fields.empty())
+    problems.push_back(
+        {fmt::format("Not all is shown, since it is more than one answer has room for: {}.", fields), "metrics"});
+}
+
 } // namespace
 
 std::vector<Problem> problems_of(const v1::ClusterState& state, const std::deque<v1::Event>& events, WallTime now) {
   std::vector<Problem> problems;
+  add_incomplete(problems, state);
   add_nodes(problems, state);
   add_certificates(problems, state, now);
   add_standby(problems, state);

@@ -79,8 +79,9 @@ struct Problem {
 /// For how long a death or a loss counts as a problem.
 inline constexpr std::chrono::minutes recent{10};
 
-/// Returns what is wrong: nodes that are away or drained, devices that have failed, quotas that are used up, clients
-/// that are away, actors that have died without being told to, and events that tell of trouble.
+/// Returns what is wrong: a state that is not whole, nodes that are away or drained, devices that have failed, quotas
+/// that are used up, clients that are away, actors that have died without being told to, and events that tell of
+/// trouble.
 /// @param events the last ones, the latest last.
 [[nodiscard]] std::vector<Problem> problems_of(const v1::ClusterState& state, const std::deque<v1::Event>& events,
                                                std::chrono::system_clock::time_point now);

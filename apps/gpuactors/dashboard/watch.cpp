@@ -2,6 +2,10 @@
 
 #include "view.hpp"
 
+#include <gpuactors/base/limits.hpp>
+
+#include <apps/gpuactors/incomplete.hpp>
+
 #include <fmt/format.h>
 
 #include <utility>
@@ -18,8 +22,23 @@ std::string life_of(const v1::ActorInfo& actor) {
   return fmt::format("actor {} {} {}", actor.id(), actor.lease().id(), actor.lease().epoch());
 }
 
+/// What has counted: a life of an actor, or a node.
+std::string source_of(const CallRow& row) {
+  return row.actor != nullptr ? life_of(*row.actor) : "node " + row.node;
+}
+
 std::string key_of(const CallRow& row) {
-  return fmt::format("{}/{}", row.actor != nullptr ? life_of(*row.actor) : "node " + row.node, row.stats->name());
+  return fmt::format("{}/{}", source_of(row), row.stats->name());
+}
+
+/// Whether a state may have left out counts of calls. It does so from the first ones on that have no room in it.
+bool leaves_counts_out(const v1::ClusterState& state) {
+  constexpr std::size_t most_of_one =
+      limits::call_stats_kept * (2 * limits::name_length + 32 * limits::call_seconds.size());
+  std::size_t bytes = 0;
+  for (const auto& row : call_rows(state))
+    bytes += row.stats->ByteSizeLong();
+  return bytes + most_of_one >= limits::call_stats_in_state_bytes;
 }
 
 /// What a counter has grown by; one that is smaller than it was began anew.
@@ -47,7 +66,40 @@ void EventTail::take(const v1::ClusterState& state) {
   }
 }
 
+CallMeter::Known CallMeter::known_of(const v1::ClusterState& state) {
+  Known known;
+  const bool crowded = leaves_counts_out(state);
+  for (const auto& node : state.nodes()) {
+    known.nodes.insert(node.node().name());
+    if (!node.tasks().empty() || !crowded)
+      known.whole.insert("node " + node.node().name());
+  }
+  for (const auto& actor : state.actors()) {
+    if (actor.state() == "returning")
+      known.returning.insert(actor.id());
+    else if (actor.calls() == 0 || !actor.methods().empty())
+      known.whole.insert(life_of(actor));
+    known.lives.insert(life_of(actor));
+  }
+  known.all_actors = is_whole(state, "actors");
+  return known;
+}
+
+bool CallMeter::grew_from_zero(const CallRow& row) const {
+  const auto source = source_of(row);
+  if (row.actor == nullptr || known_.whole.count(source) != 0)
+    return known_.whole.count(source) != 0;
+  const bool comes_back = row.actor->state() == "returning" || known_.returning.count(row.actor->id()) != 0
+                          || known_.nodes.count(row.node) == 0;
+  return !comes_back && known_.all_actors && known_.lives.count(source) == 0;
+}
+
 void CallMeter::take(TimePoint now, const v1::ClusterState& state) {
+  if (started_ != state.started_unix_ns()) {
+    started_ = state.started_unix_ns();
+    taken_at_.reset();
+    counts_.clear();
+  }
   std::map<std::string, CallCounts> counts;
   ran_.clear();
   all_ = {};
@@ -55,8 +107,7 @@ void CallMeter::take(TimePoint now, const v1::ClusterState& state) {
     const CallCounts present{how_many(took(*row.stats)), row.stats->failed()};
     auto key = key_of(row);
     const auto before = counts_.find(key);
-    const bool untold = row.actor != nullptr && untold_.count(life_of(*row.actor)) != 0;
-    if (taken_at_ && (before != counts_.end() || !untold)) {
+    if (taken_at_ && (before != counts_.end() || grew_from_zero(row))) {
       const auto base = before == counts_.end() ? CallCounts{} : before->second;
       const auto ran = grown(base.ran, present.ran);
       all_.ran += ran;
@@ -65,10 +116,7 @@ void CallMeter::take(TimePoint now, const v1::ClusterState& state) {
     }
     counts.emplace(std::move(key), present);
   }
-  untold_.clear();
-  for (const auto& actor : state.actors())
-    if (actor.calls() > 0 && actor.methods().empty())
-      untold_.insert(life_of(actor));
+  known_ = known_of(state);
   counts_ = std::move(counts);
   seconds_ = taken_at_ ? to_seconds(now - *taken_at_) : 0;
   taken_at_ = now;

@@ -56,7 +56,9 @@ struct CallCounts {
 };
 
 /// Differences between the counts of calls in one state and the next. Counts begin at 0 with each life of an actor and
-/// of a node; what ran between the last state with a life and its end is not known. One thread at a time.
+/// of a node; what ran between the last state with a life and its end is not known. Nodes that come back, with actors
+/// or to a broker that was started again, tell whole counts anew: these are no calls of this moment. One thread at a
+/// time.
 class CallMeter {
 public:
   void take(TimePoint now, const v1::ClusterState& state);
@@ -76,12 +78,30 @@ public:
   }
 
 private:
+  /// What tells whether counts that a state has not are 0.
+  struct Known {
+    std::set<std::string> nodes;
+    std::set<std::string> lives;
+    /// The lives of actors, and the nodes, of which it has all counts: it has room for so many.
+    std::set<std::string> whole;
+    /// Actors whose counts come with their node.
+    std::set<std::uint64_t> returning;
+    bool all_actors = true;
+  };
+
+  [[nodiscard]] static Known known_of(const v1::ClusterState& state);
+
+  /// Whether counts that were not in the last state have grown from 0 since.
+  [[nodiscard]] bool grew_from_zero(const CallRow& row) const;
+
   std::optional<TimePoint> taken_at_;
+  /// When the broker of the last state started.
+  std::int64_t started_ = 0;
   std::map<std::string, CallCounts> counts_;
+  /// Of the last state.
+  Known known_;
   /// What ran since the last state.
   std::map<std::string, std::uint64_t> ran_;
-  /// Lives that have served calls, but whose counts were not in the last state: it has room for so many.
-  std::set<std::string> untold_;
   CallCounts all_;
   double seconds_ = 0;
 };

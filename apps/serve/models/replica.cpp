@@ -68,8 +68,7 @@ public:
     GPUACTORS_TRY(network_.forward(rows, x_.data(), y_.data()));
     GPUACTORS_TRY(stream.synchronize());
     const auto infer_ns = lap(start);
-    GPUACTORS_TRY(stream.download(y[0].data(), y_.data(), y[0].size()));
-    GPUACTORS_TRY(stream.synchronize());
+    GPUACTORS_TRY(stream.fetch(y[0].data(), y_.data(), y[0].size()));
     auto reply = std::move(y).finish();
     reply.set_input_ns(input_ns);
     reply.set_infer_ns(infer_ns);

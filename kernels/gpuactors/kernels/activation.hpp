@@ -1,4 +1,5 @@
-// Activations and their derivatives. Index space: the number of elements.
+// Activations and their derivatives, in f32 and f64. Index space: the number of elements; each array has one `T` per
+// element.
 #pragma once
 
 #include <gpuactors/kernels/typed.hpp>
@@ -7,7 +8,7 @@
 
 namespace gpuactors::kernels {
 
-/// y[i] = max(x[i], 0); NaN stays NaN.
+/// Computes y[i] = max(x[i], 0); NaN stays NaN.
 template <class T>
 struct Relu {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* x, T* y) const {
@@ -15,7 +16,8 @@ struct Relu {
   }
 };
 
-/// dx[i] = 0 where the output y[i] of relu is 0, else dy[i]: where y[i] is NaN, the gradient passes.
+/// Computes the gradient of relu: dx[i] = 0 where the output y[i] of relu is 0, else dy[i]. Where y[i] is NaN, the
+/// gradient passes: dx[i] = dy[i].
 template <class T>
 struct ReluBackward {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* y, const T* dy, T* dx) const {
@@ -23,7 +25,7 @@ struct ReluBackward {
   }
 };
 
-/// y[i] = tanh(x[i])
+/// Computes y[i] = tanh(x[i]).
 template <class T>
 struct Tanh {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* x, T* y) const {
@@ -31,7 +33,7 @@ struct Tanh {
   }
 };
 
-/// dx[i] = dy[i] (1 - y[i]^2), where y is the output of tanh
+/// Computes the gradient of tanh: dx[i] = dy[i] (1 - y[i]^2), where y is the output of tanh.
 template <class T>
 struct TanhBackward {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* y, const T* dy, T* dx) const {

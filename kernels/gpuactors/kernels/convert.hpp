@@ -1,5 +1,5 @@
-// Conversions between f32 and the types of 16 bits, for programs that keep values in f32 and compute with shorter ones.
-// Index space: the number of elements.
+// Conversions between f32 and the 16-bit types, for programs that keep values in f32 and compute with 16-bit values.
+// Index space: the number of elements; each array has one value per element.
 #pragma once
 
 #include <gpuactors/device/float16.hpp>
@@ -9,7 +9,7 @@
 
 namespace gpuactors::kernels {
 
-/// y[i] = x[i], rounded to nearest with ties to even where `To` is shorter.
+/// Converts x[i] to y[i], rounded to nearest with ties to even where `To` is shorter than `From`.
 template <class From, class To>
 struct Convert {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const From* x, To* y) const {
@@ -27,7 +27,8 @@ GPUACTORS_DECLARE_KERNEL(convert_f16_to_f32, ConvertF16ToF32);
 GPUACTORS_DECLARE_KERNEL(convert_f32_to_bf16, ConvertF32ToBf16);
 GPUACTORS_DECLARE_KERNEL(convert_bf16_to_f32, ConvertBf16ToF32);
 
-/// Returns the kernel that converts from `From` to `To`, one of which is float and the other one of 16 bits.
+/// Returns the kernel that converts from `From` to `To`: one of the two types is float, the other Float16 or BFloat16.
+/// Other types do not compile.
 template <class From, class To>
 [[nodiscard]] const KernelOf<Convert<From, To>>& convert() {
   if constexpr (std::is_same_v<Convert<From, To>, ConvertF32ToF16>)

@@ -1,11 +1,12 @@
-// One result per element, in all floating-point types. Index space: the number of elements.
+// One result per element, in f32, f64, f16 and bf16. Index space: the number of elements; each array has one `T` per
+// element.
 #pragma once
 
 #include <gpuactors/kernels/typed.hpp>
 
 namespace gpuactors::kernels {
 
-/// x[i] = value
+/// Sets x[i] = value.
 template <class T>
 struct FillValue {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, T value, T* x) const {
@@ -13,7 +14,7 @@ struct FillValue {
   }
 };
 
-/// y[i] = x[i]^2 + 2 x[i] + 1
+/// Computes y[i] = x[i]^2 + 2 x[i] + 1.
 template <class T>
 struct Polynomial {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* x, T* y) const {
@@ -22,7 +23,7 @@ struct Polynomial {
   }
 };
 
-/// y[i] = a x[i] + y[i]
+/// Computes y[i] = a x[i] + y[i]; `a` is a `ComputeType<T>`.
 template <class T>
 struct Axpy {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, ComputeType<T> a, const T* x, T* y) const {
@@ -30,7 +31,7 @@ struct Axpy {
   }
 };
 
-/// x[i] = a x[i]
+/// Computes x[i] = a x[i]; `a` is a `ComputeType<T>`.
 template <class T>
 struct Scale {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, ComputeType<T> a, T* x) const {
@@ -38,7 +39,7 @@ struct Scale {
   }
 };
 
-/// z[i] = x[i] + y[i]
+/// Computes z[i] = x[i] + y[i].
 template <class T>
 struct Add {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* x, const T* y, T* z) const {

@@ -2,6 +2,9 @@
 //
 // Each index works on a tile of neighbouring columns, so one kernel suits both kinds of device: tiles of one column
 // give a GPU coalesced accesses, long tiles give a CPU loops that it can vectorize.
+//
+// x, y and dy are matrices (rows x columns), bias and sums have one element per column; all of them have elements of
+// type `T`, f32 or f64. The arrays of one launch must not overlap.
 #pragma once
 
 #include <gpuactors/kernels/typed.hpp>
@@ -11,7 +14,7 @@
 
 namespace gpuactors::kernels {
 
-/// How the columns of a matrix are divided into tiles. A plain value for the kernel.
+/// Describes how the columns of a matrix are divided into tiles: a plain value that kernels take as an argument.
 struct Tiling {
   std::uint64_t columns;
   std::uint64_t tile;
@@ -23,17 +26,19 @@ struct Tiling {
     return {columns, tile, (columns + tile - 1) / tile};
   }
 
-  /// Return the first column of tile `i`, and the column after its last one.
+  /// Returns the first column of tile `i` of a row.
   [[nodiscard]] GPUACTORS_FUNCTION std::uint64_t begin(std::uint64_t i) const {
     return i * tile;
   }
 
+  /// Returns the column after the last column of tile `i` of a row.
   [[nodiscard]] GPUACTORS_FUNCTION std::uint64_t end(std::uint64_t i) const {
     return (i + 1) * tile < columns ? (i + 1) * tile : columns;
   }
 };
 
-/// y (rows x columns): its row r is row order[r] of x. Index space: rows * tiles.
+/// Copies row order[r] of x to row r of y (rows x columns), for each row r of y. x has the columns of y and any number
+/// of rows; order (int32) has one element per row of y. Index space: rows of y * tiles.
 template <class T>
 struct GatherRows {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const std::int32_t* order, const T* x, T* y) const {
@@ -46,7 +51,7 @@ struct GatherRows {
   }
 };
 
-/// x += bias in every row. Index space: rows * tiles.
+/// Adds bias to every row of x. Index space: rows * tiles.
 template <class T>
 struct BiasRows {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const T* bias, T* x) const {
@@ -59,7 +64,7 @@ struct BiasRows {
   }
 };
 
-/// x = max(x + bias, 0) in every row; NaN stays NaN. Index space: rows * tiles.
+/// Computes x = max(x + bias, 0) in every row; NaN stays NaN. Index space: rows * tiles.
 template <class T>
 struct BiasRelu {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const T* bias, T* x) const {
@@ -74,7 +79,7 @@ struct BiasRelu {
   }
 };
 
-/// x = tanh(x + bias) in every row. Index space: rows * tiles.
+/// Computes x = tanh(x + bias) in every row. Index space: rows * tiles.
 template <class T>
 struct BiasTanh {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const T* bias, T* x) const {
@@ -85,7 +90,7 @@ struct BiasTanh {
   }
 };
 
-/// sums[c] = sum of column c of dy, top to bottom: the gradient of a bias. Index space: tiles.
+/// Computes sums[c] = sum of column c of dy, top to bottom: the gradient of a bias. Index space: tiles.
 template <class T>
 struct BiasGradient {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t rows, Tiling t, const T* dy, T* sums) const {
@@ -102,7 +107,9 @@ struct BiasGradient {
   }
 };
 
-/// dy = dy times the derivative of the activation with output y; also sums its columns. Index space: tiles.
+/// Multiplies dy by the derivative of the activation with output y, and computes sums[c] = sum of column c of the new
+/// dy, top to bottom: the gradient of the bias. `Derivative::of(y, dy)` computes one element of the new dy. Index
+/// space: tiles.
 template <class T, class Derivative>
 struct BiasBackward {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t rows, Tiling t, const T* y, T* dy, T* sums) const {
@@ -123,7 +130,8 @@ struct BiasBackward {
   }
 };
 
-/// 0 where the output y of relu is 0, else dy: where y is NaN, the gradient passes.
+/// Computes the gradient of relu for one element: 0 where the output y of relu is 0, else dy. Where y is NaN, the
+/// gradient passes.
 template <class T>
 struct ReluDerivative {
   GPUACTORS_FUNCTION static T of(T y, T dy) {
@@ -131,7 +139,7 @@ struct ReluDerivative {
   }
 };
 
-/// dy (1 - y^2), where y is the output of tanh.
+/// Computes the gradient of tanh for one element: dy (1 - y^2), where y is the output of tanh.
 template <class T>
 struct TanhDerivative {
   GPUACTORS_FUNCTION static T of(T y, T dy) {

@@ -1,7 +1,9 @@
-// Losses of a batch, and the gradients from which backpropagation starts. Index space: rows.
+// Losses of a batch, and the gradients from which backpropagation starts. Index space: rows of the batch.
 //
-// The outputs of the last layer come without its bias, which is added here; the gradient replaces them. `order` lists
-// the rows of the whole data set that form the batch; null means the first rows.
+// y (rows x columns) has the outputs of the last layer without the bias: the kernels add bias (columns), and replace y
+// with the gradient. losses has one element per row of the batch and is not scaled by `scale`. y, bias and losses have
+// elements of type `T`, f32 or f64. `order` (one int32 per row of the batch) lists the rows of the whole data set that
+// form the batch; null means the first rows.
 #pragma once
 
 #include <gpuactors/kernels/typed.hpp>
@@ -11,8 +13,9 @@
 
 namespace gpuactors::kernels {
 
-/// Softmax and cross-entropy: losses[row] = -log softmax(y + bias)[label]; y = (softmax - one-hot label) * scale. For
-/// the mean, the scale is 1 / rows of the batch. A label outside 0..columns-1 gives a loss of NaN.
+/// Computes softmax and cross-entropy: losses[row] = -log softmax(y + bias)[label]; y = (softmax - one-hot label) *
+/// scale. For the mean, the scale is 1 / rows of the batch. labels has one int32 per row of the data set; a label
+/// outside 0..columns-1 gives a loss of NaN, and the gradient of that row is softmax * scale. columns is at least 1.
 template <class T>
 struct SoftmaxCrossEntropy {
   GPUACTORS_FUNCTION void operator()(std::uint64_t row, std::uint64_t columns, T scale, const std::int32_t* order,
@@ -40,8 +43,9 @@ struct SoftmaxCrossEntropy {
   }
 };
 
-/// Mean squared error: losses[row] = mean of (y + bias - target)^2 over the columns; y = 2 (y + bias - target) * scale.
-/// For the mean, the scale is 1 / (rows of the batch * columns).
+/// Computes the mean squared error: losses[row] = mean of (y + bias - target)^2 over the columns; y = 2 (y + bias -
+/// target) * scale. For the mean, the scale is 1 / (rows of the batch * columns). targets (rows of the data set x
+/// columns) has elements of type `T`.
 template <class T>
 struct SquaredErrorRows {
   GPUACTORS_FUNCTION void operator()(std::uint64_t row, std::uint64_t columns, T scale, const std::int32_t* order,

@@ -1,11 +1,11 @@
-// Operations on row-major matrices other than the product.
+// Operations on row-major matrices other than the product. All arrays have elements of type `T`, f32 or f64.
 #pragma once
 
 #include <gpuactors/kernels/typed.hpp>
 
 namespace gpuactors::kernels {
 
-/// y (columns x rows) = transpose of x (rows x columns). Index space: rows * columns.
+/// Computes y (columns x rows) = transpose of x (rows x columns). Index space: rows * columns.
 template <class T>
 struct Transpose {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t rows, std::uint64_t columns, const T* x,
@@ -14,7 +14,8 @@ struct Transpose {
   }
 };
 
-/// sums[i] = sum of column i of x (rows x columns), top to bottom: the gradient of a bias. Index space: columns.
+/// Computes sums[i] = sum of column i of x (rows x columns), top to bottom: the gradient of a bias. sums has one
+/// element per column. Index space: columns.
 template <class T>
 struct ColumnSums {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t rows, std::uint64_t columns, const T* x,
@@ -26,7 +27,7 @@ struct ColumnSums {
   }
 };
 
-/// x (rows x columns) += bias in every row. Index space: rows * columns.
+/// Adds bias (columns) to every row of x (rows x columns). Index space: rows * columns.
 template <class T>
 struct AddToRows {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t columns, const T* bias, T* x) const {
@@ -34,8 +35,9 @@ struct AddToRows {
   }
 };
 
-/// sums[i] = sum of the `chunk` elements of x from i * chunk on, up to `n`. Repeat it to sum everything, always in the
-/// same order. Index space: ceil(n / chunk).
+/// Computes sums[i] = sum of the `chunk` elements of x (`n` elements) from i * chunk on; the last chunk may be shorter.
+/// Repeated launches over sums add up all elements, always in the same order. Index space: ceil(n / chunk), the number
+/// of elements of sums.
 template <class T>
 struct SumChunks {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, std::uint64_t chunk, const T* x, T* sums) const {

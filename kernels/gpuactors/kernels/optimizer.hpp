@@ -1,12 +1,13 @@
 // Update steps over all parameters of a network at once, in chunks of elements: long chunks for a CPU with vectorized
-// loops, chunks of one for a GPU. Index space: ceil(n / chunk).
+// loops, chunks of one for a GPU. Index space: ceil(n / chunk). Each array has `n` elements of type `T`, f32 or f64;
+// the arrays of one launch must not overlap.
 #pragma once
 
 #include <gpuactors/kernels/training.hpp>
 
 namespace gpuactors::kernels {
 
-/// Parameters of a step of SGD besides the arrays; a plain value for the kernel.
+/// Holds the parameters of a step of SGD besides the arrays: a plain value that kernels take as an argument.
 template <class T>
 struct SgdParameters {
   T rate = T(0.01);
@@ -14,7 +15,7 @@ struct SgdParameters {
   T weight_decay = T{0};
 };
 
-/// weight -= rate (gradient + decay weight)
+/// Computes weight -= rate (gradient + decay weight). Ignores `SgdParameters::momentum`.
 template <class T>
 struct SgdUpdate {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, std::uint64_t chunk, SgdParameters<T> p,
@@ -27,7 +28,8 @@ struct SgdUpdate {
   }
 };
 
-/// velocity = momentum velocity + gradient + decay weight; weight -= rate velocity. The velocity starts at zero.
+/// Computes velocity = momentum velocity + gradient + decay weight; weight -= rate velocity. The velocity starts at
+/// zero.
 template <class T>
 struct MomentumUpdate {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, std::uint64_t chunk, SgdParameters<T> p,
@@ -44,7 +46,8 @@ struct MomentumUpdate {
   }
 };
 
-/// One step of Adam with the gradient + decay weight; `first` and `second` are the running moments, zero before step 1.
+/// Takes one step of Adam with gradient + decay weight as the gradient; `first` and `second` are the running moments,
+/// zero before step 1.
 template <class T>
 struct AdamUpdate {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, std::uint64_t chunk, AdamParameters<T> p,

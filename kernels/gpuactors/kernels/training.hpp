@@ -1,4 +1,5 @@
-// Loss and update steps of training. Index space: the number of elements.
+// Loss and update steps of training, in f32 and f64. Index space: the number of elements; each array has one `T` per
+// element.
 #pragma once
 
 #include <gpuactors/kernels/typed.hpp>
@@ -7,7 +8,7 @@
 
 namespace gpuactors::kernels {
 
-/// errors[i] = (y[i] - target[i])^2 / n: their sum is the mean squared error
+/// Computes errors[i] = (y[i] - target[i])^2 / n: the sum of all errors is the mean squared error over n elements.
 template <class T>
 struct SquaredError {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, const T* y, const T* target, T* errors) const {
@@ -16,7 +17,7 @@ struct SquaredError {
   }
 };
 
-/// gradient[i] = 2 (y[i] - target[i]) / n, the derivative of the mean squared error over n elements
+/// Computes gradient[i] = 2 (y[i] - target[i]) / n, the derivative of the mean squared error over n elements.
 template <class T>
 struct MseGradient {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, std::uint64_t n, const T* y, const T* target, T* gradient) const {
@@ -24,7 +25,7 @@ struct MseGradient {
   }
 };
 
-/// weight[i] -= rate gradient[i]
+/// Computes weight[i] -= rate gradient[i].
 template <class T>
 struct SgdStep {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, T rate, const T* gradient, T* weight) const {
@@ -32,7 +33,7 @@ struct SgdStep {
   }
 };
 
-/// Parameters of a step of Adam besides the arrays; a plain value for the kernel.
+/// Holds the parameters of a step of Adam besides the arrays: a plain value that kernels take as an argument.
 template <class T>
 struct AdamParameters {
   T rate = T(0.001);
@@ -50,7 +51,7 @@ struct AdamParameters {
     weight -= rate * (first / correction1) / (std::sqrt(second / correction2) + epsilon);
   }
 
-  /// Returns these parameters with the corrections of step `t`.
+  /// Returns these parameters with the corrections of step `t` (at least 1).
   [[nodiscard]] AdamParameters at_step(std::uint64_t t) const {
     auto parameters = *this;
     parameters.correction1 = T(1 - std::pow(static_cast<double>(beta1), static_cast<double>(t)));
@@ -59,7 +60,7 @@ struct AdamParameters {
   }
 };
 
-/// One step of Adam: `first` and `second` are the running moments, zero before step 1.
+/// Takes one step of Adam; `first` and `second` are the running moments, zero before step 1.
 template <class T>
 struct AdamStep {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, AdamParameters<T> p, const T* gradient, T* first, T* second,

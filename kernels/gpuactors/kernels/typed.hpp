@@ -8,7 +8,8 @@
 
 namespace gpuactors::kernels {
 
-/// What kernels compute in for elements of `T`: f32 for 16 bits, rounded once at the end.
+/// Selects the type in which kernels compute for elements of `T`: float for 16-bit types, with results rounded once at
+/// the end; `T` itself for others.
 template <class T>
 using ComputeType = std::conditional_t<sizeof(T) == 2, float, T>;
 
@@ -17,7 +18,8 @@ using ComputeType = std::conditional_t<sizeof(T) == 2, float, T>;
 // `Functor` is the name of a template: it cannot stand in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
 
-/// Declares `name_f32` and `name_f64` for the functor template `Functor`, and `name<T>()`, the kernel for `T`.
+/// Declares `name_f32` and `name_f64` for the functor template `Functor`, and `name<T>()`, which returns the kernel for
+/// `T`, float or double.
 #define GPUACTORS_DECLARE_TYPED_KERNEL(name, Functor)                                                                  \
   GPUACTORS_DECLARE_KERNEL(name##_f32, Functor<float>);                                                                \
   GPUACTORS_DECLARE_KERNEL(name##_f64, Functor<double>);                                                               \
@@ -36,8 +38,8 @@ using ComputeType = std::conditional_t<sizeof(T) == 2, float, T>;
   GPUACTORS_DEFINE_KERNEL(name##_f32, Functor<float>)                                                                  \
   GPUACTORS_DEFINE_KERNEL(name##_f64, Functor<double>)
 
-/// Declares `name_f32`, `name_f64`, `name_f16` and `name_bf16` for the functor template `Functor`, and `name<T>()`, the
-/// kernel for `T`.
+/// Declares `name_f32`, `name_f64`, `name_f16` and `name_bf16` for the functor template `Functor`, and `name<T>()`,
+/// which returns the kernel for `T`: float, double, Float16 or BFloat16.
 #define GPUACTORS_DECLARE_FLOAT_KERNEL(name, Functor)                                                                  \
   GPUACTORS_DECLARE_KERNEL(name##_f32, Functor<float>);                                                                \
   GPUACTORS_DECLARE_KERNEL(name##_f64, Functor<double>);                                                               \
@@ -58,7 +60,7 @@ using ComputeType = std::conditional_t<sizeof(T) == 2, float, T>;
   }                                                                                                                    \
   static_assert(true)
 
-/// Defines all four, in a .cu file.
+/// Defines `name_f32`, `name_f64`, `name_f16` and `name_bf16`, in a .cu file.
 #define GPUACTORS_DEFINE_FLOAT_KERNEL(name, Functor)                                                                   \
   GPUACTORS_DEFINE_TYPED_KERNEL(name, Functor)                                                                         \
   GPUACTORS_DEFINE_KERNEL(name##_f16, Functor<::gpuactors::Float16>)                                                   \

@@ -49,7 +49,7 @@ struct ActorHost {
   /// As in v1::ActorHandle.
   std::uint64_t origin = 0;
   int restarts = 0;
-  /// What was saved last; empty if nothing was. Guarded by the mutex, for concurrent methods read it.
+  /// The last saved state; empty if there is none. Guarded by the mutex, because concurrent methods read it.
   Payload saved;
   std::mutex saving;
   std::unique_ptr<Placement> placement;
@@ -57,13 +57,13 @@ struct ActorHost {
   std::shared_ptr<const ProcessServices> services;
   std::shared_ptr<Posts> posts;
   caf::event_based_actor* self = nullptr;
-  /// A method, or a function that was posted, runs.
+  /// Whether a method or a posted function runs.
   bool in_call = false;
   /// Whether the actor ends itself, and whether the message that ends it is under way.
   bool ends_itself = false;
   bool end_sent = false;
 
-  /// Has the actor end when it has answered what is in its mailbox now. Actor's thread.
+  /// Ends the actor when it has answered the calls that are in its mailbox now. Actor's thread.
   void end_behind_queue();
 };
 
@@ -88,12 +88,12 @@ private:
 
 /// An actor with any lease, even one without a device.
 ///
-/// Lifecycle: constructed -> serves its methods one message at a time -> destroyed; all three on the actor's own
-/// thread (concurrent methods have a second one), never on CAF's scheduler, so it may block, wait for the device and
-/// call others. An ordinary CAF actor (`ActorRef::handle`, `self()`) hosts the object and adds deadlines, stop,
-/// counting and errors to each method: an exception that leaves a method becomes the error `task_failed` of that call,
-/// and the actor keeps working. Memory allocated through `gpu()` is freed when the actor ends, however it ends. Call
-/// members only on the actor's own thread; const ones also in concurrent methods.
+/// Lifecycle: constructed -> serves its methods one message at a time -> destroyed; all three on the actor's own thread
+/// (concurrent methods have a second one), never on CAF's scheduler, so methods may block, wait for the device and call
+/// others. An ordinary CAF actor (`ActorRef::handle`, `self()`) hosts the object and adds deadlines, stop, counting and
+/// errors to each method: an exception that leaves a method becomes the error `task_failed` of that call, and the actor
+/// keeps working. Memory allocated through `gpu()` is freed when the actor ends, however it ends. Call members only on
+/// the actor's own thread; const ones also in concurrent methods.
 class Actor : public HolderContext {
 public:
   static constexpr Ownership ownership = Ownership::any;
@@ -111,8 +111,8 @@ public:
     return host_->name;
   }
 
-  /// Returns the reference to this actor as a message, like `ActorRef::to_message`: so that others can call it back.
-  /// Works in the constructor too; `Cluster::find` then waits until that is done.
+  /// Returns a reference to this actor as a message, like `ActorRef::to_message`, so that others can call it. Works in
+  /// the constructor too; `Cluster::find` then waits until the constructor has returned.
   [[nodiscard]] v1::ActorHandle own_handle() const;
 
   /// Returns how often the actor was restarted after a death or a move. Only state stored with `save` survives.
@@ -120,22 +120,22 @@ public:
     return host_->restarts;
   }
 
-  /// Stores `state` in the cluster for the next life of this actor, in place of the previous one: small data such as a
-  /// counter or the name of a checkpoint. Does not wait. A moment later the node's agent has the state, so it survives
-  /// the worker; after `limits::save_interval` it also survives the node and, for named and detached actors with
-  /// `--store`, the broker.
+  /// Stores `state`, replacing the previous one, for the next life of this actor: small data such as a counter or the
+  /// name of a checkpoint. Does not wait. The node's agent has it a moment later, so that it survives the worker; after
+  /// `limits::save_interval` it also survives the node and, for named and detached actors of a broker with `--store`,
+  /// the broker.
   /// @returns `invalid_argument` above `limits::saved_bytes`, naming the size.
   template <ProtobufMessage T>
   Result<void> save(T state) {
     return save_payload(Payload::of(std::move(state)));
   }
 
-  /// Says that a long method gets on, for `Options::stuck_after`: `save` and each item of a stream do so, too. On the
-  /// actor's own thread.
+  /// Reports that a long method makes progress, so that the time of `Options::stuck_after` starts anew. `save` and
+  /// stream items do so too. On the actor's own thread.
   void alive();
 
-  /// Returns what this actor saved last, in this life or an earlier one; nothing if it never did. Works in the
-  /// constructor too.
+  /// Returns the state that this actor saved last, in this life or an earlier one; nothing if there is none. Works in
+  /// the constructor too.
   /// @returns `invalid_argument` if the saved state is of another type.
   template <ProtobufMessage T>
   [[nodiscard]] Result<std::optional<T>> saved() const {
@@ -146,32 +146,33 @@ public:
     return std::optional<T>{std::move(state)};
   }
 
-  /// Ends this actor for good, also if it has restarts left: its work is done, or cannot go on. Returns at once. The
-  /// running method goes on and is answered; calls that have returned a `Future`, and streams that were kept, have
-  /// `limits::stop_grace` to be answered, but for those of concurrent methods (so finish the streams of watchers
-  /// before); calls that wait, and later ones, fail with `actor_died` and `reason`. Then the destructor runs and the
-  /// lease is free. The broker's list of ended actors and its events have the reason; if the broker is away, it hears
-  /// of it when it is back. In a constructor, the actor starts and ends before its first call. The first reason counts,
-  /// up to `limits::end_reason_bytes`. `Cluster::kill` is for others: an actor would wait for its own end.
+  /// Ends this actor for good, even if it has restarts left, because its work is done or cannot go on. Returns at once.
+  /// The running method finishes and is answered. The actor then waits up to `limits::stop_grace` for calls that have
+  /// returned a `Future` and for kept streams, but not for those of concurrent methods: finish watchers' streams first.
+  /// Calls still waiting and later ones fail with `actor_died` and `reason`. Then the destructor runs and the lease is
+  /// free. The list of ended actors and the event log show the reason; a broker that is away learns it when it returns.
+  /// Called in a constructor, it lets the actor start, and ends it before its first call. Only the first reason counts,
+  /// cut at `limits::end_reason_bytes`. Others use `Cluster::kill`, on which an actor would wait for its own end.
   void end(std::string reason);
 
-  /// Runs `function()` once on this actor's thread, behind the messages and functions that have come by now: the next
-  /// step of work that goes on between calls. Also in the constructor. In its turn, `stop_requested` says whether the
-  /// actor is to stop. An exception that leaves it ends the actor, as a crash would: it restarts if it has restarts
-  /// left. Functions that have not run when the actor ends are destroyed before it.
+  /// Queues `function()` to run once on this actor's thread, behind all messages and functions that have arrived by
+  /// now: the next step of work between calls. Also in the constructor. `stop_requested` works in it. An exception that
+  /// leaves it ends the actor like a crash, and the actor restarts if restarts are left. Functions that have not run
+  /// when the actor ends are destroyed before it.
   template <std::invocable F>
   void post(F function) const {
     static_cast<void>(own_thread().post(std::move(function)));
   }
 
-  /// The same, not before `wait` has passed. A function that posts itself again is a timer.
+  /// Like `post`, but not before `wait` has passed. A function that posts itself again is a timer.
   template <std::invocable F>
   void post_after(Duration wait, F function) const {
     static_cast<void>(own_thread().post_after(wait, std::move(function)));
   }
 
-  /// Runs `function(T)` on this actor's thread with the value of `future`, and returns a future of what it returns: the
-  /// next step of a method that waits for others, which serves other calls meanwhile. See `ActorThread::after`.
+  /// Runs `function(T)` on this actor's thread with the value of `future`, and returns a future of the function's
+  /// result: the next step of a method that waits for others while the actor serves other calls. See
+  /// `ActorThread::after`.
   ///
   ///   return after(peer_.call<Weights>("weights"), [this](const Weights& weights) { return use(weights); });
   template <class T, class F>
@@ -179,12 +180,13 @@ public:
     return own_thread().after(std::move(future), std::move(function));
   }
 
-  /// Returns the handle by which callbacks on other threads do the same: those of `Future::then`, for example.
+  /// Returns a handle with which callbacks on other threads, such as those of `Future::then`, run functions on this
+  /// actor's thread.
   [[nodiscard]] ActorThread own_thread() const {
     return ActorThread{host_->posts};
   }
 
-  /// Returns the numbers that this actor publishes: `metrics().gauge("train_loss")`. Each life begins without any.
+  /// Returns the metrics that this actor publishes: `metrics().gauge("train_loss")`. Each life begins without any.
   [[nodiscard]] Metrics& metrics() noexcept;
 
   /// Returns the CAF actor that hosts this object, for CAF programs: send, monitor, link, spawn.

@@ -1,4 +1,4 @@
-// ActorThread: has functions run on the thread of an actor, between its messages.
+// ActorThread: runs functions on the thread of an actor, between its messages.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -15,13 +15,13 @@ namespace detail {
 
 class Posts;
 
-/// Wraps a function that perhaps cannot be copied, because it has a future or a stream in it.
+/// Wraps a function that may not be copyable, because it owns a future or a stream.
 template <class F>
 std::function<void()> as_function(F function) {
   return [kept = std::make_shared<F>(std::move(function))] { (*kept)(); };
 }
 
-/// What a function on an actor's thread will have made; `actor_died` if it is dropped without having run.
+/// The future result of a function on an actor's thread; `actor_died` if the function is dropped without having run.
 template <class T>
 struct Turn {
   Promise<T> promise;
@@ -39,7 +39,7 @@ struct Turn {
 
 } // namespace detail
 
-/// A handle to an actor's own thread, for callbacks that go on there: what they capture of the actor is alive when they
+/// A handle to an actor's own thread, for callbacks that continue there: the actor that they capture is alive when they
 /// run. Copyable; any thread, also after the actor's end.
 ///
 ///   return own_thread().after(peer_.call(weights), [this](const Weights& found) { return use(found); });
@@ -49,26 +49,26 @@ public:
     // nop
   }
 
-  /// Runs `function()` once on the actor's thread, behind the messages and functions that have come by now. An
-  /// exception that leaves it ends the actor, which restarts if it has restarts left.
-  /// @returns false, and destroys the function, if the actor has ended. One that has not run when the actor ends is
-  ///          destroyed there, before the actor.
+  /// Queues `function()` to run once on the actor's thread, behind all messages and functions that have arrived by now.
+  /// An exception that leaves it ends the actor, which restarts if restarts are left. A function that has not run when
+  /// the actor ends is destroyed on that thread, before the actor.
+  /// @returns false, and destroys the function, if the actor has ended.
   template <std::invocable F>
   bool post(F function) const {
     return push(Duration::zero(), detail::as_function(std::move(function)));
   }
 
-  /// The same, not before `wait` has passed.
+  /// Like `post`, but not before `wait` has passed.
   template <std::invocable F>
   bool post_after(Duration wait, F function) const {
     return push(wait, detail::as_function(std::move(function)));
   }
 
-  /// Goes on with the value of `future` on the actor's thread: runs `function(T)` there, as `post` does, once the value
-  /// is there. It returns a message or another value, a `Result`, nothing, or a `Future` of more work. Errors of
-  /// `future` pass by it, and an exception of it is an error. Consumes the future; cancelling the returned one
-  /// withdraws whichever work is under way.
-  /// @returns the future of what the function returns; it becomes `actor_died` if the actor has ended before that.
+  /// Continues with the value of `future` on the actor's thread: runs `function(T)` there, as `post` does, once the
+  /// value has arrived. `function` returns a message or another value, a `Result`, nothing, or a `Future` of more work.
+  /// Errors of `future` bypass the function, and an exception of the function becomes an error. Consumes `future`;
+  /// cancelling the returned one withdraws whichever work is under way.
+  /// @returns the future of the function's result; `actor_died` if the actor ends before the function has run.
   template <class T, class F>
   [[nodiscard]] auto after(Future<T> future, F function) const {
     using Made = detail::MadeBy<F, T>;
@@ -80,7 +80,7 @@ public:
         if (turn.promise.cancelled())
           return;
         auto result = detail::made_by<Made>(function, Result<T>{std::move(value)...});
-        // Whoever cancels it from now on withdraws the work that has been started.
+        // From now on, a cancellation withdraws the work that the function has started.
         if constexpr (detail::IsFuture<Made>::value)
           if (result && result->valid())
             turn.promise.on_cancel([work = std::weak_ptr{result->state()}] {

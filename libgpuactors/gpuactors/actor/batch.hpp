@@ -6,8 +6,8 @@
 //   };
 //   GPUACTORS_ACTOR("scorer", Scorer).batch_method("score", &Scorer::score, {.max_size = 32, .max_wait = 2ms});
 //
-// Callers call it as any other method, each with one message. The actor keeps to the order in which calls have come: a
-// call of another method, and a function that was posted, runs the batch first that waits.
+// Callers call such a method like any other, each with one message. The actor keeps the order in which calls arrived:
+// before a call of another method or a posted function, it runs the batch that waits.
 #pragma once
 
 #include <gpuactors/actor/call_frame.hpp>
@@ -23,10 +23,10 @@
 
 namespace gpuactors {
 
-/// When a batch runs: as soon as `max_size` calls are there (withdrawn ones count, and are not in the batch), or
-/// `max_wait` after the first of them was made, or before the actor does anything else. Calls that come while the actor
-/// is at work wait for it in any case, so that batches grow with the load also without `max_wait`: the calls that are
-/// there when the actor turns to them are one batch then.
+/// When a batch runs: when it holds `max_size` calls (withdrawn calls count, but are not in the batch), `max_wait`
+/// after its first call was made, or before the actor does anything else. Calls that arrive while the actor is busy
+/// wait anyway, so batches grow with the load even without `max_wait`: all calls that are there when the actor turns to
+/// them form one batch.
 struct BatchOptions {
   /// The most calls in one batch, at least 1.
   std::size_t max_size = 32;
@@ -41,14 +41,14 @@ namespace detail {
 struct BatchedCall {
   Payload input;
   TimePoint deadline = never;
-  /// Set when nobody wants its answer any more. Any thread.
+  /// Set when nobody wants the answer of the call any more. Any thread.
   std::shared_ptr<const std::atomic<bool>> withdrawn;
   const HolderControl* control = nullptr;
 };
 
 } // namespace detail
 
-/// The messages of the calls that a method answers together, in the order in which the calls came. Lives until the
+/// The messages of the calls that a method answers together, in the order in which the calls arrived. Lives until the
 /// method returns; actor's thread.
 template <ProtobufMessage In>
 class BatchOf {
@@ -124,8 +124,8 @@ public:
     return entries_[i].deadline;
   }
 
-  /// Returns whether nobody wants the answer of the i-th call any more, or the actor is to stop. It is answered all the
-  /// same. Cheap; those that were withdrawn before the batch began are not in it.
+  /// Returns whether nobody wants the answer of the i-th call any more, or the actor is to stop. Such a call still
+  /// needs an answer. Cheap. Calls that were withdrawn before the batch began are not in it.
   [[nodiscard]] bool stop_requested(std::size_t i) const noexcept {
     return entries_[i].withdrawn->load(std::memory_order_relaxed) || entries_[i].control->stop_requested();
   }

@@ -1,5 +1,5 @@
-// Turns a user's function of a batch into a handler: reads each input as the function's message type, and makes an
-// answer for each call of what the function returns. Internal to the layer.
+// Turns a user's function of a batch into a handler: reads each input as the function's message type, and makes one
+// answer for each call from the function's result. Internal to the layer.
 #pragma once
 
 #include <gpuactors/actor/batch.hpp>
@@ -16,7 +16,7 @@
 
 namespace gpuactors::detail {
 
-/// The message type of what a batched method returns: a vector of answers, or of their Results, or a Result of a
+/// The message type in the result of a batched method: a vector of answers, or of their Results, or a Result of a
 /// vector. `void` for anything else.
 template <class R>
 struct BatchOutputOf {
@@ -35,7 +35,7 @@ struct BatchOutputOf<Result<std::vector<Out>>> {
   using Type = Out;
 };
 
-/// The signature of a batched method; without types for what is none.
+/// The signature of a batched method; has no types for any other function.
 template <class F>
 struct BatchSignature {
   static constexpr bool fits = false;
@@ -54,9 +54,9 @@ struct BatchSignature<R (C::*)(const BatchOf<I>&) noexcept> : BatchSignature<R (
 template <class R, class C, class I>
 struct BatchSignature<R (C::*)(const BatchOf<I>&) const noexcept> : BatchSignature<R (C::*)(const BatchOf<I>&)> {};
 
-/// Stops the compilation of a batched method that is none.
+/// Stops the compilation if a function cannot be a batched method.
 /// @tparam A the actor's class.
-/// @returns whether it is one.
+/// @returns whether it can be one.
 template <class A, class S>
 constexpr bool check_batch_method() {
   static_assert(S::fits,
@@ -76,7 +76,7 @@ constexpr bool check_batch_method() {
 template <class Subject>
 using BatchHandler = std::function<std::vector<Result<Payload>>(Subject&, std::span<const BatchedCall>)>;
 
-/// Gives those of `answers` that are still to come what `made`, in their order, has for them.
+/// Fills the empty ones of `answers`, in order, with the elements of `made`.
 /// @returns an error if `made` has too few or too many.
 template <class Out>
 Result<void> hand_out(std::vector<Out> made, std::vector<std::optional<Result<Payload>>>& answers, std::size_t asked) {
@@ -90,7 +90,7 @@ Result<void> hand_out(std::vector<Out> made, std::vector<std::optional<Result<Pa
   return {};
 }
 
-/// Wraps `function(subject, batch)`, whose exceptions pass.
+/// Wraps `function(subject, batch)`, and lets its exceptions pass.
 template <class S, class Subject, class F>
 BatchHandler<Subject> make_batch_handler(F function) {
   return [function = std::move(function)](Subject& subject, std::span<const BatchedCall> calls) {
@@ -104,7 +104,7 @@ BatchHandler<Subject> make_batch_handler(F function) {
       else
         answers[i] = fail(message.error());
     }
-    // Messages that cannot be read fail alone.
+    // A message that cannot be read fails only its own call.
     Result<void> done;
     if (const auto asked = entries.size(); asked > 0) {
       auto made = function(subject, BatchOf<In>{std::move(entries)});

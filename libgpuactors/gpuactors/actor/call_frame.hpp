@@ -67,7 +67,7 @@ public:
   /// cancelled before that; see `HolderControl::defer`.
   virtual std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) = 0;
 
-  /// Keeps the stream of this call open behind the call; see `ReplyStream::keep`.
+  /// Keeps the stream of this call open after the call; see `ReplyStream::keep`.
   virtual Result<std::shared_ptr<detail::KeptStream>> keep() = 0;
 
 private:
@@ -81,7 +81,7 @@ private:
 
 /// The producing end of a streamed reply: items reach the caller in order and before the call's own answer.
 ///
-/// Only on the holder's thread, during its call; `keep` makes one that stays.
+/// Only on the holder's thread, during its call; `keep` returns a stream that outlives the call.
 template <ProtobufMessage T>
 class ReplyStream {
 public:
@@ -107,10 +107,10 @@ public:
     return {};
   }
 
-  /// Keeps the stream open when the method returns: what it returns then is an error, which ends the stream, or has no
-  /// effect; a `Future` ends the stream when it is ready. The actor serves other calls meanwhile.
-  /// @returns the stream that takes the place of this one; `unsupported` in a task, whose memory and lease end with it;
-  ///          `invalid_argument` for the second time.
+  /// Keeps the stream open after the method has returned, while the actor serves other calls. An error that the method
+  /// returns still ends the stream, any other value has no effect, and a `Future` ends the stream when it is ready.
+  /// @returns the stream to use instead of this one; `unsupported` in a task, whose memory and lease end with it;
+  ///          `invalid_argument` if the stream was kept before.
   [[nodiscard]] Result<OpenStream<T>> keep() {
     GPUACTORS_LET(stream, frame_.keep());
     kept_ = true;

@@ -15,11 +15,12 @@
 
 namespace gpuactors {
 
-/// Times, counted by their length.
+/// Durations, counted by length.
 struct TimeCounts {
-  /// How many were up to each of `limits::call_seconds`, and above all of them.
+  /// For each of `limits::call_seconds`, how many durations were at most that and above the bound before it; last, how
+  /// many were above all bounds.
   std::array<std::uint64_t, limits::call_seconds.size() + 1> counts{};
-  /// All of them together.
+  /// The sum of all durations.
   std::uint64_t nanoseconds = 0;
 
   friend bool operator==(const TimeCounts&, const TimeCounts&) = default;
@@ -32,7 +33,7 @@ struct CallCounts {
   TimeCounts ran;
   /// How long calls waited for their turn, whether they then ran or were late.
   TimeCounts waited;
-  /// Of those that ran, how many were answered with an error.
+  /// How many of the calls that ran were answered with an error.
   std::uint64_t failed = 0;
   /// Calls that did not run, because their deadline passed before their turn came.
   std::uint64_t late = 0;
@@ -40,7 +41,7 @@ struct CallCounts {
   friend bool operator==(const CallCounts&, const CallCounts&) = default;
 };
 
-/// Counts times by their length. Any thread; no call waits or allocates.
+/// Counts durations by length. Any thread; no call waits or allocates.
 class TimeStats {
 public:
   void add(Duration time) noexcept;
@@ -59,7 +60,7 @@ public:
     // nop
   }
 
-  /// Counts how long a call has waited, as its turn has come.
+  /// Counts how long a call has waited when its turn comes.
   void waited(Duration time) noexcept {
     waited_.add(time);
   }
@@ -88,16 +89,17 @@ public:
   /// @param names by number.
   explicit CallTable(const std::vector<std::string>& names);
 
-  /// Returns those of a number; null for one that came later than the table, which is not counted.
+  /// Returns the counts of the method or task with this number; null if it was added after the table, and is not
+  /// counted.
   [[nodiscard]] CallStats* find(std::size_t number) noexcept {
     return number < stats_.size() ? &stats_[number] : nullptr;
   }
 
-  /// Returns the counts of those that were called at all.
+  /// Returns the counts of the methods or tasks that were called.
   [[nodiscard]] std::vector<CallCounts> counts() const;
 
 private:
-  /// Atomic numbers do not move.
+  /// A deque, because atomic numbers cannot move.
   std::deque<CallStats> stats_;
 };
 

@@ -149,13 +149,13 @@ template <class T>
 concept DeclaredTask = std::derived_from<T, TaskName>;
 template <class T>
 concept DeclaredMethod = std::derived_from<T, MethodName>;
-/// A method that is of use only while others of its actor run.
+/// A method that must run while other methods of its actor run.
 template <class T>
 concept ConcurrentOnly = DeclaredMethod<T> && requires {
   requires T::concurrent_only;
 };
 
-/// Stops the compilation of a function that is not what its name says.
+/// Stops the compilation if a function does not match the declaration of its task or method.
 template <class D, class S>
 constexpr void check_implementation() {
   static_assert(std::is_same_v<typename S::In, typename D::Input>,

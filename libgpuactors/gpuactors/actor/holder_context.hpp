@@ -57,20 +57,20 @@ public:
   /// Returns the link to the cluster for `Cluster::from`.
   [[nodiscard]] std::shared_ptr<ClusterLink> cluster_link() const;
 
-  /// Returns the number of this run among those of tasks under this lease, from 1; 0 for an actor.
+  /// Returns the sequence number of this task among those run under its lease, from 1; 0 for an actor.
   [[nodiscard]] std::uint64_t run() const noexcept {
     return run_;
   }
 
 protected:
-  /// All outlive this object.
+  /// All arguments must outlive this object.
   HolderContext(Placement& placement, HolderControl& control, const ProcessServices& services, const CallFrame* frame,
                 std::uint64_t run = 0)
     : placement_(placement), control_(control), services_(services), frame_(frame), run_(run) {
     // nop
   }
 
-  /// Tells the cluster that a task which has used its link has ended.
+  /// Reports to the cluster the end of a task that has used the link to it.
   ~HolderContext();
 
 private:

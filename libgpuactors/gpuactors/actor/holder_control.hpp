@@ -28,7 +28,7 @@ namespace gpuactors {
 /// The threads of a holder that run calls, each one at a time: its own, and the one for concurrent methods.
 enum class CallThread : std::uint8_t { own, concurrent };
 
-/// A call that runs, or several that run together, as other threads than their own see them.
+/// A running call, or several that run together, as seen by other threads.
 class RunningCall {
 public:
   RunningCall() = default;
@@ -51,9 +51,9 @@ class HolderControl {
 public:
   /// Marks `call` as the running one, with `stream_items` items of stream credit. Holder's thread.
   /// @returns false if the call was taken back and nobody waits for its answer; `cancelled` if it was cancelled while
-  ///          it waited, `actor_died` if the holder is ending or has ended itself, or the error with which its lease
-  ///          was revoked. In all these cases, the call must not run.
-  /// @param what is called, for `busy`; not copied, and must live until `end`.
+  ///          it waited, `not_begun` if the holder is ending; the error of `revoke` or `end_itself` if one of them was
+  ///          called. In all these cases, the call must not run.
+  /// @param what the name of the method or task, for `busy`; not copied, and must live until `end`.
   /// @param running the call, for `give_up`; must live until `end`. Null: it cannot be answered by others.
   Result<bool> begin(CallId call, std::uint32_t stream_items, CallThread thread = CallThread::own,
                      std::string_view what = {}, TimePoint now = Clock::now(), const RunningCall* running = nullptr);
@@ -61,9 +61,10 @@ public:
   /// Ends the running call. Holder's thread.
   void end(CallThread thread = CallThread::own);
 
-  /// Begin and end what the holder does between calls, for `busy`. Holder's own thread.
-  /// @param running calls that it answers, whose answers are deferred; as in `begin`.
-  /// @returns the error of `revoke` or `give_up`, if that came before: `give_up` answers what runs only then.
+  /// Begin and end work of the holder between calls, for `busy`. Holder's own thread.
+  /// @param running the calls that the work answers, whose answers are deferred; as in `begin`.
+  /// @returns the error of `revoke` or `give_up` if either was called before: `give_up` answers only the calls that run
+  ///          when it is called.
   std::optional<Error> begin_turn(std::string_view what, TimePoint now = Clock::now(),
                                   const RunningCall* running = nullptr);
   void end_turn();
@@ -73,10 +74,11 @@ public:
     TimePoint since;
   };
 
-  /// What the holder's own thread runs gets on. Saving and each item of a stream say so, too. Any thread.
+  /// Records that the holder's own thread makes progress. `save` and each item of a stream do so too. Any thread.
   void get_on();
 
-  /// Returns what the holder runs now, and since when it has not got on: the one for which that is longest. Any thread.
+  /// Returns the running work that has made no progress for longest, and since when; nothing if nothing runs. Any
+  /// thread.
   [[nodiscard]] std::optional<Busy> busy() const;
 
   /// Returns whether the running call should stop. Any thread; cheap enough for loops.
@@ -85,7 +87,7 @@ public:
   }
 
   /// Takes one item of credit from the running call's stream; waits until there is one. Holder's thread.
-  /// @param reader_is_there is asked now and then whether anybody can still give credit.
+  /// @param reader_is_there called now and then; returns whether the reader can still grant credit.
   /// @returns false if the call was asked to stop, the deadline came first, or the reader is gone.
   bool take_credit(
       TimePoint deadline, const std::function<bool()>& reader_is_there = [] { return true; });
@@ -94,8 +96,8 @@ public:
   /// once, on the cancelling thread; at once if that has already happened. Holder's thread.
   void defer(CallId call, std::function<void()> withdraw, CallThread thread = CallThread::own);
 
-  /// Defers the answer of the running call like `defer`, and keeps its stream open: from now on, `credit` gets what its
-  /// reader allows, on any thread. Holder's thread.
+  /// Defers the answer of the running call like `defer`, and keeps its stream open: from now on, `credit` receives the
+  /// items that the reader allows, on any thread. Holder's thread.
   /// @returns the credit that the call has left.
   [[nodiscard]] std::uint32_t keep(CallId call, std::function<void()> withdraw,
                                    std::function<void(std::uint32_t)> credit);
@@ -104,56 +106,58 @@ public:
   void settle(CallId call);
 
   /// Cancels `call`, whether it is waiting, running or deferred.
-  /// @param by the name of the client that asks for it; empty: nobody's in particular.
-  /// @returns whether it has begun and has no answer yet.
+  /// @param by the name of the client that asks for it; empty: no client in particular.
+  /// @returns whether the call has begun and has no answer yet.
   bool cancel(CallId call, std::string_view by = {});
 
   /// Takes `call` back unless it has begun.
-  /// @param by as above.
+  /// @param by as for `cancel`.
   /// @returns whether it was taken back: it has not run and never will.
   bool take_back(CallId call, std::string_view by = {});
 
-  /// Grants the stream of the running call, or of one that was kept, `items` more items, but not more than its reader
-  /// can owe.
+  /// Grants `items` more items to the stream of the running call, or to a stream that was kept, up to
+  /// `limits::stream_window` in all.
   void credit(CallId call, std::uint32_t items);
 
   /// Begins the end of the holder: asks running, deferred and all later calls to stop.
   void stop_all();
 
-  /// Takes the lease from the holder, or the holder from its callers because it cannot go on: like `stop_all`, and
-  /// calls without an answer fail with this error. The first one counts.
+  /// Revokes the lease of the holder, or gives up a holder that cannot go on: like `stop_all`, and calls without an
+  /// answer fail with `error`. The first error counts.
   void revoke(Error error);
 
-  /// Most of the grace of a holder that was asked to end is over: ends its waits for futures.
+  /// Ends the holder's waits for futures, because most of the grace for its end is over.
   void end_waits() noexcept {
     waits_end_->store(true, std::memory_order_relaxed);
   }
 
-  /// Set by that, for `set_wait_end` on the holder's threads.
+  /// Returns the flag that `end_waits` sets, for `set_wait_end` on the holder's threads.
   [[nodiscard]] std::shared_ptr<const std::atomic<bool>> waits_end() const noexcept {
     return waits_end_;
   }
 
-  /// Whether the end of the holder has withdrawn the call, whose answer was deferred, and not its caller. Any thread.
+  /// Returns whether the end of the holder, and not the caller, has withdrawn a call whose answer was deferred. Any
+  /// thread.
   [[nodiscard]] bool was_dropped(CallId call) const;
 
-  /// The process is about to be killed: like `revoke`, and calls that run are answered with the error at once, whatever
+  /// Prepares for a kill of the process: like `revoke`, but also answers running calls with the error at once, whatever
   /// they go on to do. Any thread but the holder's.
   void give_up(const Error& error);
 
-  /// Returns whether calls do not begin any more. Any thread.
+  /// Returns whether no more calls begin. Any thread.
   [[nodiscard]] bool is_ending() const;
 
   /// Returns the error of `revoke`; nothing without one. Any thread.
   [[nodiscard]] std::optional<Error> revoked() const;
 
-  /// The holder ends itself: later calls fail with this error, and those that have begun go on. The first error counts.
+  /// Records that the holder ends itself: later calls fail with `error`, and those that have begun go on. The first
+  /// error counts.
   void end_itself(Error error);
 
-  /// Returns with which error the holder ends itself; nothing if it does not. Any thread.
+  /// Returns the error with which the holder ends itself; nothing if it does not. Any thread.
   [[nodiscard]] std::optional<Error> ends_itself() const;
 
-  /// Returns what calls get that the holder has not answered at its end. Any thread.
+  /// Returns the error for calls that the holder has not answered at its end. Any thread.
   [[nodiscard]] Error why_ended() const;
 
   /// Sets the function that keeps the holder's saved state. Call before others know the holder.
@@ -170,10 +174,10 @@ public:
   /// Sets where the holder counts the calls of its methods. Holder's thread.
   void set_methods(std::shared_ptr<const CallTable> methods);
 
-  /// Returns how the calls of its methods went; nothing for holders that do not count them. Any thread.
+  /// Returns how the calls of the holder's methods went; nothing for holders that do not count them. Any thread.
   [[nodiscard]] std::vector<CallCounts> methods() const;
 
-  /// Returns what the holder publishes. Any thread.
+  /// Returns the metrics that the holder publishes. Any thread.
   [[nodiscard]] Metrics& metrics() noexcept {
     return metrics_;
   }
@@ -182,14 +186,14 @@ public:
   void on_end(std::function<void()> report);
 
   /// Reports one of the two steps of the end: the holder has closed its devices, or its handles are marked as down. CAF
-  /// 0.17 and 1.x do them in different orders; the second step calls the function of the end.
+  /// 0.17 and 1.x do them in different orders; the second step calls the function of `on_end`.
   void half_ended();
 
-  /// Whether both steps were reported. Any thread.
+  /// Returns whether both steps were reported. Any thread.
   [[nodiscard]] bool has_ended() const;
 
-  /// Records the indices of devices that a sticky error has lost to this process. The holder reports them at its end;
-  /// `lost_devices` returns them to whoever reports that end. Any thread.
+  /// Records the indices of devices that this process has lost by a sticky error. The holder calls it at its end; the
+  /// worker, which reports that end, reads them with `lost_devices`. Any thread.
   void report_lost(std::vector<int> devices);
   [[nodiscard]] std::vector<int> lost_devices() const;
 
@@ -197,7 +201,7 @@ private:
   /// With the mutex.
   void get_on_now();
 
-  /// What one of the threads runs. Guarded by the mutex, but for `stop`.
+  /// What one of the threads runs. Guarded by the mutex, except `stop`.
   struct Running {
     std::atomic<bool> stop{false};
     CallId call;
@@ -216,14 +220,15 @@ private:
     std::function<void(std::uint32_t)> credit;
   };
 
-  /// Calls that must not run when their turn comes. For some it never comes, or has passed: beyond a number for each
-  /// client's name, its oldest are forgotten, so that nobody makes the holder forget what others have cancelled.
+  /// Calls that must not run when their turn comes. For some, the turn never comes or has passed: beyond a limit for
+  /// each client's name, the oldest calls of that name are forgotten, so that no client can displace the cancellations
+  /// of others.
   class Remembered {
   public:
-    /// @returns false if it is there already.
+    /// Adds `call`. @returns false if it is there already.
     bool insert(CallId call, std::string_view by);
 
-    /// @returns whether it was there.
+    /// Removes `call`. @returns whether it was there.
     bool take(CallId call);
 
     [[nodiscard]] bool contains(CallId call) const {
@@ -232,7 +237,7 @@ private:
 
   private:
     std::unordered_set<CallId> calls_;
-    /// By name; also those that were taken out meanwhile.
+    /// By client name; includes calls that were removed meanwhile.
     std::map<std::string, std::deque<CallId>, std::less<>> order_;
   };
 

@@ -1,5 +1,5 @@
-// Interfaces: the names of tasks, methods and actor types as constants that carry their message types. Those who
-// implement them and those who use them include the same constants, and the compiler checks both.
+// Interfaces: the names of tasks, methods and actor types as constants that carry their message types. Implementers and
+// users include the same constants, and the compiler checks both.
 //
 //   inline constexpr gpuactors::ActorKind<ScalerConfig> scaler{"scaler"};
 //   inline constexpr gpuactors::Method<Vector, Vector> scale{"scale"};
@@ -9,7 +9,7 @@
 //   GPUACTORS_LET(actor, cluster.spawn(scaler, config));
 //   Future<Vector> scaled = actor.call(scale, vector);
 //
-// A name as text serves wherever one of these does, for names and types that are only known at run time.
+// Wherever such a constant is accepted, a plain string is too, for names and types that are only known at run time.
 #pragma once
 
 #include <gpuactors/base/limits.hpp>
@@ -39,7 +39,7 @@ inline void a_name_is_made_of_letters_digits_and_these_four() {
 /// A name that is known to be well-formed when the program is compiled.
 class TypeName {
 public:
-  /// Implicit: a literal is one.
+  /// Implicit, so that a literal serves as a name.
   consteval TypeName(const char* name) : name_(name) {
     if (!is_type_name(name))
       a_name_is_made_of_letters_digits_and_these_four();

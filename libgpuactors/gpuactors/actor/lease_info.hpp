@@ -40,7 +40,7 @@ struct LeaseInfo {
   std::uint64_t host_memory_bytes = 0;
   /// The lease that this one was carved out of, if any.
   LeaseId parent;
-  /// The client's name in whose quota the lease counts; empty: nobody's.
+  /// The name of the client in whose quota the lease counts; empty: none.
   std::string quota_owner;
   /// The lease's units of the node's accelerators, such as {"neuron_cores", {1}}; `gpus` are in `devices`.
   std::map<std::string, std::vector<int>> accelerators;

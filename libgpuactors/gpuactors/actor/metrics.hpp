@@ -37,8 +37,8 @@ enum class MetricKind : std::uint8_t {
 struct HistogramValue {
   /// Upper bounds, rising.
   std::vector<double> bounds = {};
-  /// For each bound, how many values were at most that, and more than the bound before it; at last, how many were more
-  /// than all bounds.
+  /// For each bound, how many values were at most that and above the bound before it; last, how many were above all
+  /// bounds.
   std::vector<std::uint64_t> counts = {};
 };
 
@@ -51,18 +51,18 @@ struct MetricValue {
   std::string help = {};
   HistogramValue histogram = {};
 
-  /// Bit by bit: a value that is no number stays what it is.
+  /// Compares values bit by bit, so that a NaN equals itself.
   friend bool operator==(const MetricValue& a, const MetricValue& b) noexcept;
 };
 
-/// What one actor publishes in one life; see `Actor::metrics`. Its worker reports changed values once a second
-/// (`limits::usage_report`), as they are then. Any thread.
+/// The metrics that one actor publishes in one life; see `Actor::metrics`. Its worker reports changed values once a
+/// second (`limits::usage_report`), as they are then. Any thread.
 class Metrics {
   using Cell = std::shared_ptr<std::atomic<double>>;
 
 public:
-  /// A number that goes up and down: a loss, a rate, the length of a queue. 0 until it is set. Any value will do, also
-  /// none (NaN) and the infinite ones.
+  /// A number that goes up and down: a loss, a rate, the length of a queue. 0 until it is set. Any value is allowed,
+  /// including NaN and infinity.
   ///
   /// Copies are the same gauge. Any thread; costs one atomic operation, never waits and sends nothing. May outlive its
   /// actor: then nobody reads it.
@@ -91,13 +91,13 @@ public:
     Cell cell_;
   };
 
-  /// A number that only grows: steps, rows, bytes. It starts at 0 in each life of its actor, as counters of Prometheus
-  /// may: its `rate` and `increase` see that and go on.
+  /// A number that only grows: steps, rows, bytes. It restarts at 0 in each life of its actor, which Prometheus' `rate`
+  /// and `increase` handle.
   ///
   /// Copies are the same counter. Threads, costs and lifetime as for `Gauge`.
   class Counter {
   public:
-    /// Adds `amount`; ignores one that is negative or no finite number.
+    /// Adds `amount`; ignores a negative or non-finite one.
     void add(double amount = 1) noexcept;
 
     [[nodiscard]] double value() const noexcept {
@@ -115,14 +115,14 @@ public:
   };
 
   /// Values by size: the rows of batches, the lengths of texts, seconds. Prometheus computes quantiles of many actors
-  /// together from it. It starts without values in each life of its actor. (How long calls take, the library counts
-  /// itself.)
+  /// together from it. It restarts without values in each life of its actor. (The library itself counts how long calls
+  /// take.)
   ///
-  /// Copies are the same histogram. Threads and lifetime as for `Gauge`; costs a look through the bounds and two atomic
-  /// operations.
+  /// Copies are the same histogram. Threads and lifetime as for `Gauge`; costs a search through the bounds and two
+  /// atomic operations.
   class Histogram {
   public:
-    /// Counts `value`; ignores one that is no finite number.
+    /// Counts `value`; ignores a non-finite one.
     void observe(double value) noexcept;
 
   private:
@@ -135,20 +135,21 @@ public:
     std::shared_ptr<detail::HistogramCell> cell_;
   };
 
-  /// Returns the gauge of this name; makes it when it is asked for first.
-  /// @param name `[a-zA-Z_][a-zA-Z0-9_]*`, under which Prometheus gets it; not one that begins with "gpuactors_".
-  /// @param help says in words what it is, in UTF-8, for people who look at the page; the first one given counts.
-  /// @returns `invalid_argument` if the name is none, or is that of a metric of another kind, for more metrics than
+  /// Returns the gauge of this name, creating it on the first call.
+  /// @param name the name in Prometheus, `[a-zA-Z_][a-zA-Z0-9_]*`; must not begin with "gpuactors_".
+  /// @param help a description in UTF-8, for people who look at the page; the first one given counts.
+  /// @returns `invalid_argument` for an invalid name or that of a metric of another kind, for more metrics than
   ///          `limits::metrics_per_actor`, and for help beyond `limits::metric_help_bytes`.
   Result<Gauge> gauge(const std::string& name, std::string_view help = {});
 
-  /// Returns the counter of this name, by the same rules. By custom, its name ends in "_total".
+  /// Returns the counter of this name, by the rules of `gauge`. By custom, its name ends in "_total".
   Result<Counter> counter(const std::string& name, std::string_view help = {});
 
-  /// Returns the histogram of this name, by the same rules. By custom, its name ends in its unit: "_seconds", "_bytes".
-  /// @param bounds 1 to `limits::histogram_bounds` finite numbers, each more than the one before it: the upper
-  ///        bounds of what is counted together. Values above the last one are counted too.
-  /// @returns also `invalid_argument` for bounds that are none, or not those that the histogram has.
+  /// Returns the histogram of this name, by the rules of `gauge`. By custom, its name ends in its unit: "_seconds",
+  /// "_bytes".
+  /// @param bounds 1 to `limits::histogram_bounds` finite numbers, each more than the one before it: the upper bounds
+  ///        of the ranges whose values are counted together. Values above the last bound are counted too.
+  /// @returns also `invalid_argument` for invalid bounds, or others than the histogram has.
   Result<Histogram> histogram(const std::string& name, const std::vector<double>& bounds, std::string_view help = {});
 
   /// Returns all values as they are now, in the order of names.

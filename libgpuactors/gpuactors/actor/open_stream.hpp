@@ -1,5 +1,5 @@
-// OpenStream: a streamed reply that stays open when its method has returned. So one actor answers many callers at once,
-// a piece to each: it generates for all of its requests together, or tells its watchers what happens.
+// OpenStream: a streamed reply that stays open when its method has returned. With it, one actor answers many callers at
+// once, piece by piece: it generates for all of its requests together, or reports events to its watchers.
 //
 //   gpuactors::Result<void> Chat::generate(const Prompt& prompt, gpuactors::ReplyStream<Piece>& out) {
 //     GPUACTORS_LET(reply, out.keep());
@@ -21,7 +21,7 @@ namespace gpuactors {
 
 namespace detail {
 
-/// What an `OpenStream` writes to: its call. Any thread.
+/// The call that an `OpenStream` writes to. Any thread.
 class KeptStream {
 public:
   KeptStream() = default;
@@ -30,9 +30,9 @@ public:
   virtual ~KeptStream() = default;
 
   virtual Result<void> write(Payload item) = 0;
-  /// Only the first one counts.
+  /// Ends the stream; only the first end counts.
   virtual void finish(Result<void> end) = 0;
-  /// Its owner is gone.
+  /// Ends the stream because its owner is gone.
   virtual void drop() noexcept = 0;
   [[nodiscard]] virtual bool stop_requested() const = 0;
   [[nodiscard]] virtual std::size_t waiting() const = 0;
@@ -40,13 +40,13 @@ public:
 
 } // namespace detail
 
-/// The producing end of a streamed reply that `ReplyStream::keep` has kept: items reach the caller in order and before
-/// the end. Movable; any thread, one at a time. Whoever drops it unfinished ends the stream with `task_failed`; in the
-/// method that has kept it, with the error that this returns, if it does. When the actor ends, the caller gets
-/// `actor_died`. An end in order means that all items have reached the caller.
+/// The producing end of a streamed reply that stays open after its method (`ReplyStream::keep`). Items reach the caller
+/// in order, before the end. Movable; any thread, one at a time. Destroying it unfinished ends the stream with
+/// `task_failed` or, inside the method that kept it, with the error that this method returns, if any. If the actor
+/// ends, the caller gets `actor_died`. After an orderly end, the caller has all items.
 ///
-/// Nothing here waits. What the caller has no room for (`limits::stream_window` items that it has not read) waits here,
-/// up to `limits::open_stream_bytes`.
+/// No member waits. Items for which the caller has no room (`limits::stream_window` unread items) are queued here, up
+/// to `limits::open_stream_bytes`.
 template <ProtobufMessage T>
 class OpenStream {
 public:
@@ -71,23 +71,23 @@ public:
     drop();
   }
 
-  /// Sends `item`, or has it wait for the caller.
+  /// Sends `item`, or queues it until the caller has room.
   /// @returns `cancelled` if the caller withdrew or is gone, or the actor is ending; `deadline_exceeded` after the
-  ///          call's deadline; `queue_full` if too much waits already, and `item` does not: the caller reads too
-  ///          slowly, write later or finish with this error; `invalid_argument` if the item is too large, or the stream
-  ///          was finished or moved from.
+  ///          call's deadline; `queue_full` if the queue has no room for `item`: the caller reads too slowly, so write
+  ///          later or finish with this error; `invalid_argument` if the item is too large, or the stream was finished
+  ///          or moved from.
   Result<void> write(T item) {
     if (stream_ == nullptr)
       return fail(Errc::invalid_argument, "the stream was finished before, or moved from");
     return stream_->write(Payload::of(std::move(item)));
   }
 
-  /// Ends the stream in order, behind what was written.
+  /// Ends the stream in order, after the items written so far.
   void finish() {
     end({});
   }
 
-  /// Ends the stream with `error` at once: what still waits for the caller is dropped.
+  /// Ends the stream with `error` at once, and drops queued items.
   void finish(Error error) {
     end(fail(std::move(error)));
   }
@@ -98,7 +98,7 @@ public:
     return stream_ == nullptr || stream_->stop_requested();
   }
 
-  /// Returns how many items wait for the caller's room: whoever produces them may pause.
+  /// Returns how many items are queued until the caller has room, so that the producer may pause.
   [[nodiscard]] std::size_t waiting() const {
     return stream_ != nullptr ? stream_->waiting() : 0;
   }

@@ -52,13 +52,13 @@ struct MethodType {
   /// Type of the answer, or of the items when it is streamed.
   const google::protobuf::Descriptor* output = nullptr;
   bool streamed = false;
-  /// Whether it runs beside others, on a second thread.
+  /// Whether it runs concurrently with others, on a second thread.
   bool concurrent = false;
   /// Whether a base class has registered it, so that the class itself may register another one in its place.
   bool inherited = false;
   /// Empty if it answers several calls together.
   detail::Handler<Actor> run;
-  /// When those run, if it does.
+  /// When batches run, if it answers several calls together.
   std::optional<BatchOptions> batch;
   detail::BatchHandler<Actor> run_batch;
 };
@@ -91,9 +91,10 @@ public:
   std::shared_ptr<TaskType> add(TaskType task);
   std::shared_ptr<ActorType> add(ActorType actor);
   void add_problem(std::string problem);
-  /// Adds a method, in place of an inherited one of its name, or a problem if its name is none or is taken.
+  /// Adds a method. It replaces an inherited method of the same name. An invalid or taken name, or batches of no call,
+  /// are recorded as a problem.
   void add_method(ActorType& type, MethodType method);
-  /// Adds a problem when `needs` break the rules of shares.
+  /// Records a problem if `needs` break the rules of shares.
   void check_needs(const std::string& type, const Needs& needs);
 
   /// @returns `invalid_argument` with the first problem of the registrations.
@@ -145,7 +146,7 @@ TaskTypeBuilder define_task(std::string name, F function, TypeRegistry& registry
   return {registry.add(std::move(task)), registry};
 }
 
-/// Registers the function of a task whose messages `task` (`Task` or `StreamTask`) names.
+/// Registers the function of a task that `task` (`Task` or `StreamTask`) declares with its messages.
 template <detail::DeclaredTask T, class F>
 TaskTypeBuilder define_task(const T& task, F function, TypeRegistry& registry = TypeRegistry::global()) {
   detail::check_implementation<T, detail::Signature<F>>();
@@ -173,21 +174,22 @@ public:
       return add<detail::Signature<F>>(std::move(name), std::move(function));
   }
 
-  /// Registers the function of a method whose messages `method` (`Method` or `StreamMethod`) names.
+  /// Registers the function of a method that `method` (`Method` or `StreamMethod`) declares with its messages.
   template <detail::DeclaredMethod M, class F>
   ActorTypeBuilder& method(const M& method, F function) {
     detail::check_implementation<M, detail::SignatureOfMember<F>>();
     return this->method(std::string{method.name()}, std::move(function));
   }
 
-  /// This one must answer while others run: register it with `concurrent_method`.
+  /// Deleted: such a method must answer while others run. Register it with `concurrent_method`.
   template <detail::ConcurrentOnly M, class F>
   ActorTypeBuilder& method(const M& method, F function) = delete;
 
-  /// Registers a const member function `(const In&) const` as `name`, which runs beside the other methods: it answers
-  /// while one of those runs for long, on a second thread of the actor, one call at a time. What both of them use is
-  /// atomic or has a mutex; `Actor`'s const members may be called. For progress, health, reading what was computed: it
-  /// must not use the device (contexts and streams belong to the actor's own thread) and does not stream.
+  /// Registers a const member function `(const In&) const` as `name`, which runs concurrently with the other methods,
+  /// on a second thread of the actor, one call at a time: it answers even while another method runs for long. Data that
+  /// both use must be atomic or protected by a mutex; `Actor`'s const members may be called. For progress, health and
+  /// reading results: it must not use the device (contexts and streams belong to the actor's own thread) and does not
+  /// stream.
   template <class F>
   ActorTypeBuilder& concurrent_method(std::string name, F function) {
     static_assert(detail::is_const_member<F>,
@@ -204,8 +206,9 @@ public:
 
   /// Registers a member function `R (const BatchOf<In>&)` as `name`, which answers several calls at once: R is a
   /// `Result<std::vector<Out>>`, a `std::vector<Out>` or a `std::vector<Result<Out>>` with one answer for each call, in
-  /// their order. To callers it is a method like any other. An error or exception is that of all calls of the batch.
-  /// `Actor::deadline` knows none there (`BatchOf::deadline` does), and what it calls is part of no caller's trace.
+  /// their order. To callers it is a method like any other. An error or exception fails all calls of the batch. In it,
+  /// `Actor::deadline` returns `never` (use `BatchOf::deadline`), and the calls that it makes are part of no caller's
+  /// trace.
   template <class F>
   ActorTypeBuilder& batch_method(std::string name, F function, BatchOptions options) {
     using S = detail::BatchSignature<F>;
@@ -222,7 +225,7 @@ public:
     return *this;
   }
 
-  /// Registers the function of a method whose messages `method` (`Method`) names.
+  /// Registers the function of a method that `method` (`Method`) declares with its messages.
   template <detail::DeclaredMethod M, class F>
   ActorTypeBuilder& batch_method(const M& method, F function, BatchOptions options) {
     using S = detail::BatchSignature<F>;
@@ -247,8 +250,8 @@ public:
     return *this;
   }
 
-  /// Registers the methods of base classes that bring some: what `A::register_methods(builder)` registers, a static
-  /// function template. `define_actor` calls this.
+  /// Registers the methods that base classes provide by a static function template `register_methods(builder)`.
+  /// `define_actor` calls this.
   void inherit() {
     if constexpr (requires { A::register_methods(*this); }) {
       inherits_ = true;
@@ -304,7 +307,7 @@ ActorTypeBuilder<A> define_actor(std::string name, TypeRegistry& registry = Type
   return builder;
 }
 
-/// Registers the actor type whose configuration `kind` names.
+/// Registers the actor type that `kind` declares with its configuration.
 template <std::derived_from<Actor> A, ProtobufMessage Config>
 ActorTypeBuilder<A> define_actor(const ActorKind<Config>& kind, TypeRegistry& registry = TypeRegistry::global()) {
   return define_actor<A, Config>(std::string{kind.name()}, registry);

@@ -56,9 +56,9 @@ private:
 /// @returns `invalid_argument` with the problem and what is allowed.
 Result<void> check_source_task(const v1::SourceTask& task);
 
-/// Checks the code of a task that comes from somebody who may not read the files of the node: it includes nothing but
-/// headers that the compiler has itself, and does not ask what files there are. Pure.
-/// @returns `permission_denied`, naming what is not for them.
+/// Checks the code of a task from a client that may not read the node's files: the code includes no headers but the
+/// compiler's own, and does not test which files exist. Pure.
+/// @returns `permission_denied`, naming what such a client may not use.
 Result<void> check_foreign_source(const v1::SourceTask& task);
 
 /// Adds the task to a separate registry; the program's own (`TypeRegistry::global`) already has it.

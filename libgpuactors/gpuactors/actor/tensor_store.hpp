@@ -115,8 +115,8 @@ private:
   std::shared_ptr<detail::TensorEntry> entry_;
 };
 
-/// A tensor in host memory before it is shared: who has it fills the memory, which is undefined at first, and then
-/// shares it without a copy. Movable; one thread at a time. Do not call members of one that was moved from or shared.
+/// Host memory for a tensor that is not shared yet. It is undefined at first; fill it, then `share` it without a copy.
+/// Movable; one thread at a time. Do not use it after `share` or a move.
 class TensorDraft {
 public:
   [[nodiscard]] DType dtype() const noexcept {
@@ -189,9 +189,9 @@ public:
   /// computed. Readers get the error of that work; `synchronize` of the stream does not return it any more.
   Result<Shared<Tensor>> put_queued(Tensor tensor, Stream& stream);
 
-  /// Returns host memory for a tensor, to be filled by the caller and then shared: for what comes in parts, or is
-  /// written by work on a device, and would be copied once more otherwise.
-  /// @returns `invalid_argument` for a shape that is none, `out_of_memory`, or the errors of `put`.
+  /// Returns host memory for a tensor, for the caller to fill and share. Saves a copy for contents that arrive in parts
+  /// or are written by work on a device.
+  /// @returns `invalid_argument` for an invalid shape, `out_of_memory`, or the errors of `put`.
   Result<TensorDraft> draft(DType dtype, std::vector<std::int64_t> shape);
 
   /// Copies `count` elements into host memory.

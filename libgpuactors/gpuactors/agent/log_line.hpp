@@ -18,7 +18,7 @@ enum class OutputStream : std::uint8_t {
   err,
 };
 
-/// "stdout" or "stderr".
+/// Returns "stdout" or "stderr".
 [[nodiscard]] std::string_view to_string(OutputStream stream) noexcept;
 
 /// A line of a process's output.

@@ -1,4 +1,4 @@
-// ByteReader: numbers and texts out of bytes that may be anybody's.
+// ByteReader: reads numbers and texts from untrusted bytes.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,15 @@
 
 namespace gpuactors {
 
-/// Reads from the front. Beyond the end there are zeros and empty texts, and `is_short` says so. What is taken is gone.
+/// Reads from the front and consumes what it reads. Beyond the end, it returns zeros and empty texts, and `is_short`
+/// returns true.
 class ByteReader {
 public:
   explicit ByteReader(std::string_view bytes) : rest_(bytes) {
     // nop
   }
 
-  /// A number of so many bytes, the highest first.
+  /// Takes a number of `bytes` bytes, most significant first.
   std::uint32_t take_number(int bytes) {
     std::uint32_t value = 0;
     for (int i = 0; i < bytes; ++i)
@@ -22,7 +23,7 @@ public:
     return value;
   }
 
-  /// A number of seven bits to a byte, the lowest first; the highest bit of a byte says that there are more.
+  /// Takes a number of seven bits per byte, least significant first; the highest bit of a byte says that more follow.
   std::uint32_t take_size() {
     std::uint32_t value = 0;
     for (unsigned shift = 0; shift < 32; shift += 7) {

@@ -15,7 +15,7 @@ inline constexpr TimePoint never = TimePoint::max();
 
 /// Returns `start + wait` without overflow: `never` if the wait is too long to represent, or the longest there is.
 [[nodiscard]] constexpr TimePoint deadline_after(TimePoint start, Duration wait) noexcept {
-  // `never - start` would overflow for what began before the clock: on a machine that was booted meanwhile.
+  // `never - start` would overflow for a start before the clock's zero, which is when the machine was booted.
   return wait == Duration::max() || (wait > Duration::zero() && start >= never - wait) ? never : start + wait;
 }
 

@@ -22,8 +22,8 @@ struct Endpoint {
 /// @returns `invalid_argument`, naming what is missing.
 [[nodiscard]] Result<Endpoint> parse_endpoint(std::string_view text);
 
-/// Parses one or more of them with commas between: "10.0.0.1:7711,10.0.0.2:7711".
-/// @returns `invalid_argument` as `parse_endpoint`, and for an address that is there twice.
+/// Parses one or more endpoints separated by commas: "10.0.0.1:7711,10.0.0.2:7711".
+/// @returns `invalid_argument` as `parse_endpoint`, and for an address that occurs twice.
 [[nodiscard]] Result<std::vector<Endpoint>> parse_endpoints(std::string_view text);
 
 /// Renders the form that `parse_endpoint` reads.
@@ -32,8 +32,8 @@ struct Endpoint {
 /// Renders the form that `parse_endpoints` reads.
 [[nodiscard]] std::string to_string(const std::vector<Endpoint>& endpoints);
 
-/// Returns whether the host is all addresses of a machine ("0.0.0.0", "::"): one to listen at, and by which nobody
-/// reaches it.
+/// Returns whether the host stands for all addresses of a machine ("0.0.0.0", "::"), at which a process can listen but
+/// not be reached.
 [[nodiscard]] bool is_any_address(std::string_view host) noexcept;
 
 /// Returns whether only this machine can reach the host: a loopback address or "localhost".

@@ -65,8 +65,8 @@ enum class Errc : std::uint8_t {
   task_failed = 33,
   /// The actor ended before it answered.
   actor_died = 34,
-  /// The actor, or a task's runner, ended before the call began, so nothing has run. Within the library only: such work
-  /// is done again elsewhere, and where there is no such place, the caller gets `actor_died`.
+  /// The actor, or a task's runner, ended before the call began, so nothing has run. Used within the library only,
+  /// which does such work elsewhere; if that is impossible, the caller gets `actor_died`.
   not_begun = 35,
 
   // -- replace the process: it can no longer be trusted ----------------------------------------
@@ -105,8 +105,9 @@ enum class Remedy : std::uint8_t {
 /// Returns how a caller should react to `code`. Total over all codes. Any thread.
 [[nodiscard]] Remedy remedy_of(Errc code) noexcept;
 
-/// Returns whether `code` says that work was lost with its actor, process, device or lease, and not that it failed: the
-/// same work may succeed elsewhere. `Options::max_retries` and `max_task_retries` repeat such work. Any thread.
+/// Returns whether `code` means that work was lost with its actor, process, device or lease, rather than that it
+/// failed: the same work may succeed elsewhere. `Options::max_retries` and `max_task_retries` repeat such work. Any
+/// thread.
 [[nodiscard]] bool is_loss(Errc code) noexcept;
 
 /// Returns the code's name as spelled in the source, for example "infeasible". Any thread.

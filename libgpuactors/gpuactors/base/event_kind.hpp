@@ -8,7 +8,7 @@
 
 namespace gpuactors {
 
-/// What an event in the broker's log is about. Programs see the name (`v1::Event::kind`): change none, only add.
+/// What an event in the broker's log is about. Programs see the name (`v1::Event::kind`): never change one, only add.
 enum class EventKind : std::uint8_t {
   // of requests and leases
   granted,
@@ -17,7 +17,7 @@ enum class EventKind : std::uint8_t {
   rejected,
   released,
   lost,
-  /// A node has brought a lease that the broker did not know.
+  /// A node has reported a lease that the broker did not know.
   adopted,
   // of actors
   spawned,
@@ -29,11 +29,11 @@ enum class EventKind : std::uint8_t {
   // of nodes
   node_added,
   node_returned,
-  /// The node is gone, and has not said before that it would go.
+  /// The node is gone without having announced it.
   node_lost,
-  /// The node is gone: somebody has stopped it.
+  /// The node is gone because it was stopped.
   node_left,
-  /// The node's connection was lost because the broker stood still: it has time to return.
+  /// The node's connection was lost because the broker stood still; the node has time to return.
   node_away,
   node_drained,
   node_resumed,
@@ -46,7 +46,7 @@ enum class EventKind : std::uint8_t {
   error,
   stood_still,
   quota_set,
-  /// The node's workers run other programs, or the same ones anew.
+  /// The node has reloaded its programs, which may have changed.
   node_renewed,
   /// A broker stands by for this one, or does so at another address.
   standby,

@@ -11,8 +11,8 @@
 
 namespace gpuactors {
 
-/// A hash (FNV-1a, 64 bits) of all that was added, in its order, the same everywhere: to notice what was changed by
-/// mistake, not by malice. One thread.
+/// A hash (FNV-1a, 64 bits) of all added bytes in order, the same on every machine. Detects accidental changes, not
+/// malicious ones. One thread.
 class Fingerprint {
 public:
   void add(std::span<const std::byte> bytes) noexcept {

@@ -15,7 +15,7 @@ namespace gpuactors {
 /// The receiving end: exactly one `Result<T>` arrives, and it can be taken once.
 ///
 /// Movable; destroying a future does not cancel the work. One thread at a time, except `cancel`, which any thread may
-/// call as long as the future is not moved or destroyed: also while another one waits. Threads of the program, tasks
+/// call as long as the future is not moved or destroyed, even while another thread waits. Threads of the program, tasks
 /// and actors may block in `get`; no other thread is needed to wake them.
 template <class T>
 class [[nodiscard]] Future {
@@ -47,30 +47,30 @@ public:
     return valid() && state()->ready();
   }
 
-  /// Waits at most `timeout` and leaves the result where it is: `deadline_exceeded` of a later `get` is an error of the
-  /// work, and not the end of one's own patience. It may end before that, as `get` does.
-  /// @returns whether `get` now returns at once: also when the result was taken, so that there is none to wait for.
+  /// Waits at most `timeout` without taking the result, so that a `deadline_exceeded` of a later `get` is an error of
+  /// the work and not of this wait. May end early, as `get` does.
+  /// @returns whether `get` would return at once; true also for a future whose result was taken.
   [[nodiscard]] bool wait(Duration timeout) const {
     return state() == nullptr || state()->wait_until(deadline_after(Clock::now(), timeout));
   }
 
   /// Waits for the result and takes it. For a call with a deadline, the result arrives by then at the latest.
   ///
-  /// In a task or an actor that was asked to end and still waits when most of its grace is over, it returns
-  /// `lease_revoked`, so that its process need not be ended with all that runs in it; `get` may be called again.
+  /// In a task or actor that was asked to end, a wait that still goes on when most of the grace is over returns
+  /// `lease_revoked`, so that the process need not be ended with everything in it; `get` may be called again.
   Result<T> get() {
     return get_until(never);
   }
 
-  /// Waits at most `timeout`; then returns `deadline_exceeded`, and `get` may be called again. Ends as the other one.
+  /// Like `get()`, but waits at most `timeout`; then returns `deadline_exceeded`, and `get` may be called again.
   Result<T> get(Duration timeout) {
     return get_until(deadline_after(Clock::now(), timeout));
   }
 
-  /// Calls `function(Result<T>)` once with the result, on the cluster's callback thread, and destroys it there.
-  /// Consumes the future. Without a result to wait for, the function gets `invalid_argument` at once. After the end of
-  /// the cluster it runs on whatever thread brings the result. An exception that it throws becomes a line on standard
-  /// error.
+  /// Calls `function(Result<T>)` once with the result, on the cluster's callback thread, and destroys the function
+  /// there. Consumes the future. If the result was taken before, the function gets `invalid_argument` at once. After
+  /// the end of the cluster, the function runs on the thread that delivers the result. Exceptions are reported on
+  /// standard error.
   template <class F>
   void then(F function) && {
     auto state = slot_.take();
@@ -93,9 +93,9 @@ public:
     });
   }
 
-  /// Returns a future of what `function(T)` makes of the value: a value, a `Result` or nothing. Errors pass by it, and
-  /// an exception of it is an error. The function runs when the result is taken, where it is taken: in `get`, or before
-  /// the function of `then`. Cancelling the returned future withdraws the work. Consumes this future.
+  /// Returns a future of the result of `function(T)`: a value, a `Result` or nothing. Errors bypass the function, and
+  /// an exception of the function becomes an error. The function runs when and where the result is taken: in `get`, or
+  /// before the function of `then`. Cancelling the returned future withdraws the work. Consumes this future.
   template <class F>
   [[nodiscard]] auto transform(F function) && {
     using Made = detail::MadeBy<F, T>;
@@ -104,11 +104,11 @@ public:
     return Future<Made>{detail::TransformState<Made, T, F>::make(slot_.take(), std::move(function))};
   }
 
-  /// Returns a future of the work that `function(T)` starts with the value: it returns a `Future<U>`, or a
-  /// `Result<Future<U>>` if it may refuse. Errors pass by it. The function runs like one of `then`, also when nobody
-  /// waits, so it must not wait for what other callbacks do; in an actor, it runs beside the actor's methods, perhaps
-  /// after its end, and must not use `this` (with `Actor::after` it may). Cancelling the returned future withdraws
-  /// whichever work is under way. Consumes this future.
+  /// Returns the future of follow-up work: `function(T)` starts it, and returns a `Future<U>` or, if it may refuse, a
+  /// `Result<Future<U>>`. Errors bypass the function. It runs like a function of `then`, even if nobody waits, so it
+  /// must not wait for other callbacks. In an actor, it runs concurrently with methods, perhaps after the actor's end,
+  /// and must not use `this`; use `Actor::after` for that. Cancelling the returned future cancels whichever work is
+  /// under way. Consumes this future.
   template <class F>
   [[nodiscard]] auto and_then(F function) && {
     using Next = detail::MadeBy<F, T>;
@@ -134,7 +134,7 @@ public:
   ///        it has restarts left. In a shared process it means the same as `Cancel::ask`. You may call it after
   ///        `Cancel::ask` had no effect, as long as the result was not taken.
   void cancel(Cancel how = Cancel::ask) {
-    // A copy, as whoever waits may take the result, and end the future, before this returns.
+    // A copy, because a waiting thread may take the result, and end the future, before this returns.
     if (const auto state = slot_.copy())
       state->give_up(how);
   }
@@ -199,9 +199,9 @@ public:
     return state_ != nullptr && state_->cancelled();
   }
 
-  /// Has `function` called once when that happens, on the thread that cancels; at once if it has happened. It must
-  /// return soon and not wait: it may be one of the library's threads. What it throws is written to standard error. The
-  /// last function given counts; it is not called after the result was set.
+  /// Registers `function` to be called once when `cancelled` becomes true, on the cancelling thread; at once if it is
+  /// true. It must be quick and must not wait, since that may be a library thread. Exceptions are reported on standard
+  /// error. The last registered function counts; none is called after the result was set.
   void on_cancel(std::function<void()> function) {
     if (state_ != nullptr)
       state_->on_cancel(std::move(function));
@@ -265,7 +265,7 @@ template <class T>
   }
 }
 
-/// The same for futures that nobody needs afterwards: `get_all(submit_them())`.
+/// Overload for futures that are not needed afterwards: `get_all(submit_them())`.
 template <class T>
 [[nodiscard]] auto get_all(std::vector<Future<T>>&& futures, Duration timeout = Duration::max()) {
   return get_all(futures, timeout);

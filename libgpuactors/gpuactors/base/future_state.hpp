@@ -54,14 +54,15 @@ public:
   /// @returns a number for `forget`; 0 when it ran at once.
   std::uint64_t on_ready(std::function<void()> observer);
 
-  /// Takes an observer back, unless it is running or has run. Without it, a program that waits for one of many futures
-  /// again and again would leave an observer on each of them every time.
+  /// Removes an observer, unless it is running or has run. Otherwise a program that waits for one of many futures again
+  /// and again would leave an observer on each of them every time.
   void forget(std::uint64_t observer);
 
   /// Asks the producer to stop. Does nothing by default.
   virtual void cancel(Cancel how);
 
-  /// Whoever would wait does not any more: as `cancel`, and what has no producer that would answer is `cancelled`.
+  /// Like `cancel`, but for a caller that no longer waits: a future without a producer that would answer becomes
+  /// `cancelled`.
   virtual void give_up(Cancel how);
 
   /// The executor for the function of `Future::then`; null means the completing thread. Not changed any more once the
@@ -111,7 +112,7 @@ private:
   std::optional<Result<T>> result_;
 };
 
-/// The state of a promise, which is told when nobody wants its result.
+/// The state of a promise, which notices when nobody wants its result any more.
 template <class T>
 class PromiseState : public FutureState<T> {
 public:
@@ -159,7 +160,7 @@ public:
   }
 
 private:
-  /// It is a program's, and the thread may be one that the whole process needs.
+  /// Catches everything: the function is the program's, and the thread may be one that the whole process needs.
   static void call(const std::function<void()>& function) noexcept {
     try {
       if (function)
@@ -175,7 +176,7 @@ private:
   std::function<void()> function_;
 };
 
-/// A pointer that one thread, its owner's, uses and changes, and that other threads may copy meanwhile.
+/// A pointer that its owner's thread uses and changes while other threads may copy it.
 template <class T>
 class SharedSlot {
 public:
@@ -198,25 +199,25 @@ public:
 
   ~SharedSlot() = default;
 
-  /// Owner's thread.
+  /// Returns the pointer. Owner's thread.
   [[nodiscard]] const std::shared_ptr<T>& get() const noexcept {
     return pointer_;
   }
 
-  /// Leaves it empty. Owner's thread.
+  /// Moves the pointer out. Owner's thread.
   [[nodiscard]] std::shared_ptr<T> take() noexcept {
     const Hold hold{*this};
     return std::move(pointer_);
   }
 
-  /// Any thread.
+  /// Returns a copy of the pointer. Any thread.
   [[nodiscard]] std::shared_ptr<T> copy() const noexcept {
     const Hold hold{*this};
     return pointer_;
   }
 
 private:
-  /// Nobody holds it for longer than a copy takes, and nearly always nobody else does.
+  /// Spins: the lock is held no longer than a copy takes, and contention is rare.
   class Hold {
   public:
     explicit Hold(const SharedSlot& slot) noexcept : held_(slot.held_) {
@@ -240,7 +241,7 @@ private:
 /// The error of a future whose result was taken.
 [[nodiscard]] Failure taken_already();
 
-/// What `function(T)` makes, without the `Result` around it.
+/// The result type of `function(T)`, without the `Result` around it.
 template <class F, class T>
 struct MadeByCall {
   using Type = std::remove_cvref_t<std::invoke_result_t<F&, T>>;
@@ -287,7 +288,7 @@ Result<Made> made_by(F& function, Result<T> result) {
   }
 }
 
-/// Calls a function given to `then`. What it throws has nobody else to catch it: it becomes a line on standard error.
+/// Calls a function given to `then`. Reports its exceptions on standard error, because nobody else can catch them.
 template <class F, class T>
 void call_back(F& function, Result<T> result) noexcept {
   try {
@@ -297,8 +298,8 @@ void call_back(F& function, Result<T> result) noexcept {
   }
 }
 
-/// The state of a future that is made from another: ready with it, and made when it is taken. So it needs no thread to
-/// be made on, and whoever waits for it cannot be in the way of that.
+/// The state of a future that is made from another one: it becomes ready with its source, and its value is made when it
+/// is taken. So making the value needs no thread of its own, and a waiting thread cannot be in the way of it.
 template <class Made, class T, class F>
 class TransformState : public FutureState<Made> {
 public:
@@ -354,13 +355,13 @@ public:
     // nop
   }
 
-  /// There is no second piece.
+  /// Completes the future with an error, because there is no second piece.
   void fail_with(Result<Made> error) {
     this->executor = under_way_->executor;
     this->complete(std::move(error));
   }
 
-  /// The second piece has been started. Its result stays where it is until it is taken.
+  /// Follows the second piece, which has been started. Its result stays there until it is taken.
   void follow(std::shared_ptr<FutureState<Made>> second) {
     second_ = std::move(second);
     const auto first = under_way_->executor;
@@ -435,7 +436,8 @@ struct AllOf<void> {
   using Type = void;
 };
 
-/// The state of a future that is ready when all of `parts` are. Their results stay where they are until it is taken.
+/// The state of a future that is ready when all of `parts` are. The results stay in `parts` until this future's result
+/// is taken.
 template <class T>
 class AllState : public FutureState<typename AllOf<T>::Type> {
 public:

@@ -10,12 +10,12 @@
 
 namespace gpuactors {
 
-/// The name of host memory among the custom resources of nodes, requests and leases, so that all that holds for those
-/// holds for it. One unit of its amount is one byte, and not 1/10000 of one: so 64 bits hold the sums of any cluster.
-/// Users say it in fields and options of its own.
+/// The name of host memory among the custom resources of nodes, requests and leases, whose rules it follows. One unit
+/// of its amount is one byte, and not 1/10000 of one, so that 64 bits hold the sums of any cluster. Users set it
+/// through fields and options of its own.
 inline constexpr std::string_view host_memory_resource = "host_memory";
 
-/// Returns the amount of the resource for so many bytes. Pure; any thread.
+/// Returns the amount of the resource for `bytes` bytes. Pure; any thread.
 [[nodiscard]] constexpr Share host_memory_amount(std::uint64_t bytes) noexcept {
   return Share{static_cast<std::int64_t>(bytes)};
 }
@@ -36,7 +36,7 @@ template <class Amounts>
 [[nodiscard]] std::string amount_of_resource(std::string_view resource, Share amount);
 
 /// Checks the name of a custom resource that a user names.
-/// @returns `invalid_argument` for the name of host memory; `instead` is where to say that.
+/// @returns `invalid_argument` for the name of host memory; `instead` is the option or field to use for that.
 Result<void> check_not_host_memory(std::string_view resource, std::string_view instead);
 
 /// Checks an amount of host memory in bytes; `what` names it.

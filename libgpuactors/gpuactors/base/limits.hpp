@@ -1,4 +1,4 @@
-// The bounds of the library that users meet, or that relate to each other; those of one source stand there.
+// Limits of the library that users meet or that depend on each other; limits of a single source are defined there.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace gpuactors::limits {
 /// Largest serialized user message, in bytes; bulk data goes through `put`.
 inline constexpr std::size_t payload_bytes = 4U << 20;
 
-/// Largest request of a program to its broker, in bytes, beside a user message in it. The broker may send all of it on
+/// Largest request of a program to its broker in bytes, without a user message in it. The broker may send all of it on
 /// to a node.
 inline constexpr std::size_t request_bytes = 16U << 20;
 
@@ -25,9 +25,9 @@ inline constexpr std::size_t name_length = 128;
 /// Longest release of a program that the broker keeps and shows, in bytes; the rest of a longer one is dropped.
 inline constexpr std::size_t release_bytes = 64;
 
-/// Metrics that one actor may publish, the longest name of one in characters, the longest text about one in bytes, the
-/// bounds of a histogram, and the bytes of metrics of all actors in one answer about the state of a cluster, and again
-/// of those that have ended: those of further actors are left out.
+/// Metrics that one actor may publish, the longest name of a metric in characters, the longest text about it in bytes,
+/// the bounds of a histogram; and the bytes of metrics of all actors in one answer about the state of a cluster, and
+/// again of all ended actors: those of further actors are left out.
 inline constexpr std::size_t metrics_per_actor = 64;
 inline constexpr std::size_t metric_name_length = 128;
 inline constexpr std::size_t metric_help_bytes = 256;
@@ -38,7 +38,7 @@ inline constexpr std::size_t metrics_in_state_bytes = 8U << 20;
 inline constexpr std::array call_seconds = {1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2,
                                             1e-1, 3e-1, 1.0,  3.0,  10.0, 30.0, 100.0};
 
-/// Attributes and links of one span; those beyond are left out. Bytes of one text of it, which is cut there.
+/// Attributes and links of one span; further ones are left out. Bytes of one text of a span; the rest is cut.
 inline constexpr std::size_t span_attributes = 64;
 inline constexpr std::size_t span_links = 128;
 inline constexpr std::size_t span_text_bytes = 4096;
@@ -46,8 +46,8 @@ inline constexpr std::size_t span_text_bytes = 4096;
 /// How long the end of a process waits until its last spans are sent.
 inline constexpr std::chrono::seconds trace_flush{2};
 
-/// Methods of one actor, and tasks of one node, of which the broker keeps how their calls went; and the bytes of that
-/// in one answer about the state of a cluster: those of further nodes and actors are left out.
+/// Methods of one actor, and tasks of one node, whose call counts the broker keeps; and the bytes of such counts in one
+/// answer about the state of a cluster: those of further nodes and actors are left out.
 inline constexpr std::size_t call_stats_kept = 1024;
 inline constexpr std::size_t call_stats_in_state_bytes = 16U << 20;
 
@@ -59,8 +59,8 @@ inline constexpr std::size_t labels_per_request = 256;
 inline constexpr std::size_t values_per_label = 1024;
 inline constexpr std::size_t resources_per_request = 256;
 
-/// Highest priority of a request, and the lowest below zero. The oldest waiting request of each priority is looked at
-/// with each decision of the broker.
+/// Highest priority of a request; the lowest is its negative. Each decision of the broker looks at the oldest waiting
+/// request of each priority.
 inline constexpr int priority = 100;
 
 /// Types of tasks and actors of one node together.
@@ -80,7 +80,7 @@ inline constexpr std::size_t tensor_rank = 8;
 
 /// Bytes of arguments of one kernel launch.
 inline constexpr std::size_t kernel_argument_bytes = 256;
-/// Bytes of shared memory of a block, of which a chip may have less (227 KiB on Hopper).
+/// Bytes of shared memory of a block; a chip may have less (227 KiB on Hopper).
 inline constexpr std::size_t most_shared_bytes = std::size_t{256} << 10;
 
 /// Limits of a task given as source: bytes of the source together with the kernel's name and options, numbers of
@@ -101,25 +101,25 @@ inline constexpr std::size_t kernel_files = 4'096;
 /// Calls and tasks that one client may have in flight.
 inline constexpr std::size_t calls_in_flight = 1U << 20;
 
-/// Cancelled calls that an actor or runner remembers until their turn comes, in order to skip them: of all who may do
-/// everything together, and of each client's name.
+/// Cancelled calls that an actor or runner remembers until their turn comes, in order to skip them: together for all
+/// processes with full rights, and for each client's name.
 inline constexpr std::size_t remembered_cancellations = calls_in_flight;
 inline constexpr std::size_t remembered_cancellations_per_name = 1U << 17;
 
-/// Leases for tasks of one shape that a client requests at the same time; and those of a shape without resources, which
-/// the ledger does not bound, that it holds.
+/// Leases for tasks of one shape that a client requests at the same time; and leases that it holds for a shape without
+/// resources, which the ledger does not bound.
 inline constexpr std::size_t leases_requested = 64;
 inline constexpr std::size_t leases_without_resources = 64;
 
-/// Short tasks of one shape that a client sends ahead to one lease in another process; and the time after which those
-/// that wait there behind an unexpectedly long task are taken back.
+/// Short tasks of one shape that a client sends ahead to one lease in another process; and the time after which tasks
+/// that wait there behind an unexpectedly long one are taken back.
 inline constexpr std::size_t tasks_ahead = 32;
 inline constexpr std::chrono::milliseconds tasks_ahead_wait{20};
 
 /// Items of a streamed reply that may be in flight before the producer waits.
 inline constexpr std::uint32_t stream_window = 32;
 
-/// Bytes of items of such a stream that are on their way to its reader, before further ones wait (`OpenStream`).
+/// Bytes of items of a kept stream that are on their way to its reader, before further ones wait (`OpenStream`).
 inline constexpr std::size_t stream_window_bytes = 1U << 20;
 
 /// Bytes of a streamed reply that may wait for its reader where the producer does not wait (`OpenStream`).
@@ -129,7 +129,7 @@ inline constexpr std::size_t open_stream_bytes = 4U << 20;
 /// `v1::ClusterState::incomplete`.
 inline constexpr std::size_t state_bytes = 24U << 20;
 
-/// Why requests wait, in one answer about the state of a cluster: so many reasons, each for all that ask for the same.
+/// Reasons of waiting requests in one answer about the state of a cluster, each for all requests that ask for the same.
 inline constexpr std::size_t queue_reasons = 1'000;
 
 /// Events that the broker keeps for `Cluster::state`; older ones are dropped.
@@ -149,8 +149,8 @@ inline constexpr std::size_t log_tail_lines = 10'000;
 inline constexpr std::size_t log_follow_lines = 1'024;
 
 /// Remote log readers: how many one node serves, how many of these may have the same client's certificate, and how many
-/// places no client's certificate gets; how long a silent one is remembered, how long a request may wait for a line,
-/// and the bytes of lines in one answer.
+/// places are not for clients' certificates; how long a silent reader is remembered, how long a request may wait for a
+/// line, and the bytes of lines in one answer.
 inline constexpr std::size_t log_readers = 64;
 inline constexpr std::size_t log_readers_per_name = 16;
 inline constexpr std::size_t log_readers_kept = 16;
@@ -178,8 +178,8 @@ inline constexpr std::size_t catalog_messages = 4'096;
 /// Default deadline of a call.
 inline constexpr std::chrono::seconds call_deadline{60};
 
-/// After which time the end of a cluster, and a spawn, say what they wait for, and the longest time between two
-/// notices.
+/// How long the end of a cluster, and a spawn, wait before a notice says what they wait for, and the longest time
+/// between two notices.
 inline constexpr std::chrono::seconds close_notice{10};
 inline constexpr std::chrono::seconds spawn_notice{30};
 inline constexpr std::chrono::minutes notice_longest{10};
@@ -187,8 +187,8 @@ inline constexpr std::chrono::minutes notice_longest{10};
 /// How long `kill` waits for a running method before it reports that the actor is stuck.
 inline constexpr std::chrono::seconds stop_grace{5};
 
-/// How long before the end of a grace waits for futures end, so that who waited may still end in order; at most a
-/// quarter of the grace.
+/// How long before the end of a grace waits for futures are ended, so that the waiting code may still end in order; at
+/// most a quarter of the grace.
 inline constexpr std::chrono::seconds last_words{1};
 
 /// The pause before an actor restarts: none at first, then `restart_pause`, doubled each time up to
@@ -197,30 +197,30 @@ inline constexpr std::chrono::milliseconds restart_pause{100};
 inline constexpr std::chrono::seconds restart_pause_most{30};
 inline constexpr std::chrono::minutes restart_calm{1};
 
-/// Bytes of the reason with which an actor ends itself, and of any reason that the broker keeps, which may have words
-/// before it; the rest of a longer one is dropped.
+/// Bytes of the reason with which an actor ends itself, and of any reason that the broker keeps, which may have a
+/// prefix; the rest of a longer one is dropped.
 inline constexpr std::size_t end_reason_bytes = 4U << 10;
 inline constexpr std::size_t kept_reason_bytes = end_reason_bytes + 256;
 
 /// Ended actors that the broker still reports.
 inline constexpr std::size_t ended_actors = 1'000;
 
-/// Ended actors that a restarted broker does not take from nodes that were cut off: so many, the latest.
+/// Ended actors, the latest ones, that a restarted broker does not take back from nodes that were cut off.
 inline constexpr std::size_t buried_actors = 10'000;
 
-/// Drained nodes that are away and that the broker remembers, in case that they come back.
+/// Drained nodes that are away and that the broker remembers in case they return.
 inline constexpr std::size_t away_drained_nodes = 1'000;
 
 /// Quotas that may be set, and the most owners that the state shows.
 inline constexpr std::size_t quotas = 1'000;
 
-/// Actors that have ended themselves, of which a node tells each broker that it registers with: so many, the latest.
+/// Actors that have ended themselves, the latest ones, that a node reports to each broker that it registers with.
 inline constexpr std::size_t own_ends = 1'000;
 
-/// What the broker keeps for all programs together that have client's certificates of one name: so many of them, those
-/// included that are away and may come back; actors and placement groups that they have started, and requests that wait
-/// for their answers, each with the bytes of what was asked for; leases for tasks that they have or wait for. Programs
-/// that administer are not bounded.
+/// What the broker keeps in all for programs with client's certificates of one name: the programs, including those that
+/// are away and may return; actors and placement groups that they have started, and requests that wait for their
+/// answers, each with the bytes of the requests; leases for tasks that they have or wait for. Programs with full rights
+/// are not bounded.
 inline constexpr std::size_t clients_per_name = 1'024;
 inline constexpr std::size_t started_per_name = 16'384;
 inline constexpr std::size_t started_bytes_per_name = std::size_t{2} << 30;
@@ -231,7 +231,8 @@ inline constexpr std::size_t waiting_bytes_per_name = std::size_t{1} << 30;
 /// Leases for tasks that one program may say it holds.
 inline constexpr std::size_t claimed_leases = 65'536;
 
-/// Withdrawn requests that the broker remembers of one client, the latest, for nodes that bring what was asked for.
+/// Withdrawn requests of one client, the latest ones, that the broker remembers in case a node reports what was
+/// requested.
 inline constexpr std::size_t withdrawn_requests = 1'000;
 
 /// Total bytes of names and values of the environment variables that one request gives its process.
@@ -256,7 +257,8 @@ inline constexpr std::chrono::milliseconds lease_turn{200};
 /// How long a client keeps an idle lease for the next task of the same shape.
 inline constexpr std::chrono::milliseconds lease_linger{20};
 
-/// Heartbeat interval of a process, and the silence after which its peers consider it dead; what users may choose.
+/// Heartbeat interval of a process, and the silence after which its peers consider it dead; each with the range that
+/// users may choose from.
 inline constexpr std::chrono::seconds heartbeat{1};
 inline constexpr std::chrono::milliseconds heartbeat_least{50};
 inline constexpr std::chrono::seconds heartbeat_most{60};
@@ -267,7 +269,7 @@ inline constexpr std::chrono::minutes link_timeout_most{10};
 /// The longest that an actor's timer sleeps at a time.
 inline constexpr std::chrono::minutes timer_step{1};
 
-/// How often a streamed reply that waits for its reader looks whether that is still there.
+/// How often a streamed reply that waits for its reader checks that the reader is still there.
 inline constexpr std::chrono::seconds reader_look{1};
 
 /// A message that follows the previous one of its connection within this time is left to the event loop, which sends it
@@ -279,13 +281,14 @@ inline constexpr std::chrono::seconds connect_timeout{3};
 
 // -- brokers that stand by ------------------------------------------------------------------------
 
-/// How often one asks the active broker for what has changed.
+/// How often a standby broker asks the active broker for changes.
 inline constexpr std::chrono::milliseconds follow_interval{200};
-/// How long it counts that a node has asked it. Longer than a node takes to try all of its broker's addresses once.
+/// How long a node's request counts as a vote for the standby broker. Longer than a node takes to try all of its
+/// broker's addresses once.
 inline constexpr std::chrono::seconds vote_lasts{10};
-/// Of the latest changes, a broker remembers these for those that follow it.
+/// Bytes of the latest changes that a broker remembers for its followers.
 inline constexpr std::size_t remembered_changes_bytes = std::size_t{64} << 20;
-/// Size of one answer to a follower, which the last entry in it may exceed.
+/// Bytes of one answer to a follower; the last entry in it may exceed them.
 inline constexpr std::size_t state_part_bytes = std::size_t{1} << 20;
 
 /// Minimum interval at which a node forwards saved actor states to the broker; of several saves of one actor only the
@@ -303,9 +306,9 @@ inline constexpr std::size_t link_message_bytes = 64U << 20;
 /// Bytes that may wait for a peer that takes nothing for the link timeout; the connection is ended beyond that.
 inline constexpr std::size_t link_waiting_bytes = 4 * link_message_bytes;
 
-/// Bytes that may wait in one process for all clients together, however slowly they take them, so that nobody fills its
-/// memory by asking for more than he takes. Beyond that, connections are ended of those client's certificates for whose
-/// connections more than `client_waiting_bytes` wait together.
+/// Bytes that may wait in one process for all clients together, so that clients that read slowly cannot fill its
+/// memory. Beyond that, the process ends the connections of each client's certificate for whose connections more than
+/// `client_waiting_bytes` wait together.
 inline constexpr std::size_t clients_waiting_bytes = 512U << 20;
 inline constexpr std::size_t client_waiting_bytes = link_message_bytes;
 
@@ -321,7 +324,8 @@ inline constexpr std::chrono::seconds redial_longest{1};
 /// Longest grace that a client may request for reconnecting after its connection is lost.
 inline constexpr std::chrono::hours reconnect_grace_most{24};
 
-/// How long a restarted broker waits for the nodes and clients of its predecessor, and at most one that stood still.
+/// How long a restarted broker waits for the nodes and clients of its predecessor; and the longest that a broker which
+/// stood still waits for its own.
 inline constexpr std::chrono::seconds settle{5};
 
 /// A device that `device_losses` worker processes lost within `device_loss_window` is not offered again.
@@ -333,11 +337,12 @@ inline constexpr std::chrono::minutes device_loss_window{10};
 inline constexpr std::chrono::seconds fault_grace{1};
 inline constexpr std::chrono::milliseconds fault_look{100};
 
-/// Most host memory of a node or request, in bytes: far above any machine, and thousands of them are within 64 bits.
+/// Most host memory of a node or request, in bytes: far above any machine, while the sum of thousands of them fits into
+/// 64 bits.
 inline constexpr std::uint64_t host_memory_bytes = std::uint64_t{1} << 50;
 
-/// How often a node that runs workers looks at its host memory; the part of it in use above which it ends a worker
-/// unless told otherwise; and the least part of it that a worker must use for its end to help.
+/// How often a node that runs workers checks its host memory; the default for the part of it in use above which the
+/// node ends a worker; and the least part of it that a worker must use for its end to help.
 inline constexpr std::chrono::milliseconds memory_look{250};
 inline constexpr double memory_threshold = 0.95;
 inline constexpr double memory_worth = 0.01;
@@ -351,10 +356,10 @@ inline constexpr std::chrono::seconds memory_patience{10};
 inline constexpr std::chrono::seconds use_look{2};
 
 /// Device memory that a process under MPS may use beyond its lease: for its context, code, allocations of libraries
-/// (together 213 MiB on an H200 with driver 580), and what its pool has of the device in pieces that do not fit.
+/// (together 213 MiB on an H200 with driver 580), and memory that its pool holds in pieces that do not fit.
 inline constexpr std::uint64_t mps_headroom_bytes = std::uint64_t{320} << 20;
 
-/// How long an agent waits for what a worker that has exited said last.
+/// How long an agent waits for the last messages of a worker that has exited.
 inline constexpr std::chrono::seconds exit_patience{1};
 
 /// How long a worker process may take to report to its agent after it was started.
@@ -370,13 +375,14 @@ inline constexpr std::int64_t authority_days_most = 36'500;
 /// How often a broker or node looks at its certificate while nobody connects.
 inline constexpr std::chrono::seconds certificate_look{10};
 
-/// How many authorities a process may trust at once: the one in use, those that are being replaced.
+/// How many authorities a process may trust at once: the one in use and those that are being replaced.
 inline constexpr std::size_t authorities_most = 8;
 
-/// How long before its expiry a node's certificate is renewed, but at most a third of its lifetime.
+/// How long before its expiry a node's certificate is renewed; at most a third of its lifetime.
 inline constexpr std::chrono::hours certificate_renewal{30 * 24};
 
-/// How long before its expiry a process warns of its certificate's, once a day, but at most a sixth of its lifetime.
+/// How long before the expiry of its certificate a process warns of it, once a day; at most a sixth of the
+/// certificate's lifetime.
 inline constexpr std::chrono::hours certificate_warning{20 * 24};
 
 /// Device tensors below this size in bytes travel to other processes through the host: shared device memory comes in
@@ -410,12 +416,12 @@ inline constexpr std::size_t bulk_chunk = 1U << 20;
 /// Default time for which a handed-over reference keeps its tensor if nobody takes it.
 inline constexpr std::chrono::minutes hand_over{10};
 
-/// Batches of gpuactors-serve, and replies to them, that have more bytes than this are tensors beside the message,
-/// where the actor takes these; such a batch has at most so many.
+/// Batches of gpuactors-serve, and replies to them, that have more bytes than this travel as tensors outside the
+/// message, if the actor accepts that; and the most bytes of such a batch.
 inline constexpr std::size_t served_message_bytes = 512U << 10;
 inline constexpr std::size_t served_batch_bytes = 256U << 20;
 
-/// For how long a reply keeps its tensors if nobody takes them.
+/// How long a reply keeps its tensors if nobody takes them.
 inline constexpr std::chrono::minutes served_hand_over{1};
 
 /// How long a bulk data peer may take to connect and authenticate, or to finish sending a request.

@@ -10,8 +10,8 @@
 
 namespace gpuactors {
 
-/// TCP ports from which a process takes those at which it listens, both ends included. Without a first one, the system
-/// chooses.
+/// A range of TCP ports, both ends included, from which a process takes its listening ports. If `first` is 0, the
+/// system chooses.
 struct PortRange {
   std::uint16_t first = 0;
   std::uint16_t last = 0;
@@ -34,8 +34,8 @@ struct PortRange {
 struct Listening {
   /// The name or address by which others reach it.
   std::string host{};
-  /// The address of this machine at which it listens, if that is another one: behind a container's bridge or NAT, where
-  /// `host` is no address of this machine. Port numbers are the same outside and inside.
+  /// The address of this machine at which it listens, if that differs from `host`: behind a container's bridge or NAT,
+  /// where `host` is not an address of this machine. Port numbers are the same outside and inside.
   std::string bind{};
   PortRange ports{};
 
@@ -47,11 +47,11 @@ struct Listening {
   friend bool operator==(const Listening&, const Listening&) = default;
 };
 
-/// Listens at the first port of a range that is free, beginning anywhere in it: who comes to the port of a process that
-/// has ended should rather find nobody than its successor.
-/// @param begin any number, which says where to begin.
-/// @param listen listens at a port, 0 for any, and returns the one that it got; `unavailable` where the next one of the
-///               range may do.
+/// Listens at the first free port of a range, beginning anywhere in it: a client that connects to the port of a process
+/// that has ended should rather be refused than reach the successor of that process.
+/// @param begin any number; selects the port to begin with.
+/// @param listen listens at a port (0 for any) and returns the actual port; `unavailable` if the next port of the range
+///        may work.
 /// @returns `unavailable` if no port of the range is free; other errors as `listen` returns them.
 [[nodiscard]] Result<std::uint16_t> listen_in(const PortRange& ports, std::uint64_t begin,
                                               const std::function<Result<std::uint16_t>(std::uint16_t)>& listen);

@@ -1,4 +1,4 @@
-// The rules for metrics that programs publish: names and bounds of Prometheus, without what is taken.
+// The rules for metrics that programs publish: names and bounds as in Prometheus, except reserved names.
 #pragma once
 
 #include <gpuactors/base/result.hpp>

@@ -1,4 +1,4 @@
-// What becomes of an exception of a program's function that nobody waits for.
+// Reports exceptions of a program's functions for whose result nobody waits.
 #pragma once
 
 namespace gpuactors::detail {

@@ -44,16 +44,15 @@ inline Failure fail(Error error) {
 
 namespace detail {
 
-/// End the program with a line on standard error: the value or the error of a `Result` was accessed, and it was not
-/// there.
+/// End the program with a line on standard error, because the absent value or error of a `Result` was accessed.
 [[noreturn]] void no_value(const Error& error) noexcept;
 [[noreturn]] void no_error() noexcept;
 
 template <class T>
 struct IsResult : std::false_type {};
 
-/// Whether a `Result<T>` can be made from a value of type `U`. Not from another `Result`: it would be asked whether it
-/// has a value, and an error would become `false`.
+/// Whether a `Result<T>` can be made from a value of type `U`. Not from another `Result`: it would convert to bool, and
+/// an error would become `false`.
 template <class T, class U>
 inline constexpr bool makes_value =
     std::is_constructible_v<
@@ -179,10 +178,10 @@ struct IsResult<Result<T>> : std::true_type {};
 
 } // namespace detail
 
-/// An error as an exception, for constructors of actors, which return nothing: whoever spawned the actor gets it with
-/// its code. The library throws nothing itself, but for `value_or_throw` and, in code that the library calls, two
-/// mistakes: `HolderContext::gpu` with an index that the lease does not hold, and a block kernel on a host device that
-/// takes too much shared memory. Without memory, or without one thread for a host device, the standard library throws.
+/// An error as an exception, for constructors of actors, which cannot return one: the caller of `spawn` gets it with
+/// its code. The library itself throws only in `value_or_throw` and, inside code that it calls, for two mistakes:
+/// `HolderContext::gpu` with an index outside the lease, and a block kernel on a host device that uses too much shared
+/// memory. The standard library throws if there is no memory, or no thread for a host device.
 class FailedResult : public std::exception {
 public:
   explicit FailedResult(Error error) : error_(std::move(error)) {
@@ -223,8 +222,8 @@ T value_or_throw(Result<T> result) {
   } while (false)
 
 /// Declares `name` with the value of an expression (a `Result`), or returns its error from the enclosing function. The
-/// value stays in a variable beside it, to which `name` refers: `return std::move(name);` hands it on. The macro
-/// expands to several statements, so it needs braces after an `if`.
+/// value stays in a second variable, to which `name` refers; `return std::move(name);` moves it out. The macro expands
+/// to several statements, so it needs braces after an `if`.
 #define GPUACTORS_LET(name, ...)                                                                                       \
   auto name##_result = (__VA_ARGS__);                                                                                  \
   static_assert(::gpuactors::detail::IsResult<decltype(name##_result)>::value,                                         \

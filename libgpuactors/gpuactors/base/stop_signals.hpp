@@ -9,9 +9,9 @@
 namespace gpuactors {
 
 /// Turns the first SIGTERM or SIGINT (Ctrl-C) of the process into a request to stop, while this object lives. The next
-/// one ends the process as ever: nobody has to wait for what takes too long. Programs that the process starts get the
-/// signals as usual. If the process has no descriptor or thread left, signals end it as ever. One object at a time,
-/// made on any thread.
+/// signal ends the process as usual, so that nobody has to wait for an end that takes too long. Programs that the
+/// process starts get the signals as usual. If the process has no descriptor or thread left, signals end it as usual.
+/// One object at a time, made on any thread.
 ///
 ///   gpuactors::StopSignals signals;
 ///   GPUACTORS_LET(service, cluster.spawn("service", {}, {.gpus = 0.5, .max_restarts = -1}));

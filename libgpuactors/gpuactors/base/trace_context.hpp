@@ -8,8 +8,8 @@
 
 namespace gpuactors {
 
-/// A span of a trace: what a request carries along, so that the work that it causes elsewhere is seen as its part.
-/// Calls of actors and tasks carry it between processes; programs carry it to others as `traceparent`.
+/// Identifies a span of a trace. A request carries it, so that the work it causes elsewhere appears as part of that
+/// span. Calls of actors and tasks carry it between processes; programs carry it to others as `traceparent`.
 struct TraceContext {
   /// The 16 bytes of the trace's id, and the 8 of the span's, as numbers whose highest byte comes first.
   std::uint64_t trace_high = 0;
@@ -27,23 +27,24 @@ struct TraceContext {
 };
 
 /// Reads the field `traceparent` of a request (https://www.w3.org/TR/trace-context/), of version 00 or a later one.
-/// @returns nothing if it is none: whoever gets such a request begins a trace.
+/// @returns nothing for an invalid field: the receiver of such a request begins a trace.
 [[nodiscard]] std::optional<TraceContext> parse_traceparent(std::string_view text);
 
 /// Writes a valid context as the field `traceparent`, version 00.
 [[nodiscard]] std::string to_traceparent(const TraceContext& context);
 
-/// The form of a context in messages of the library: the bytes of trace and span, highest first, and one that says
-/// whether it is sampled; no bytes for a context that is not valid. Other bytes are read as none.
+/// Convert between a context and its form in messages of the library: the bytes of trace and span, most significant
+/// first, and one that says whether it is sampled; no bytes for an invalid context. Other bytes are read as an invalid
+/// one.
 [[nodiscard]] std::string to_bytes(const TraceContext& context);
 [[nodiscard]] TraceContext trace_from_bytes(std::string_view bytes) noexcept;
 
 /// Returns the span that this thread works for: that of the innermost `TraceScope`. Not valid if there is none.
 [[nodiscard]] TraceContext current_trace() noexcept;
 
-/// Makes a span the one that this thread works for, as long as the object lives: calls of actors and tasks that are
-/// made meanwhile belong to it. To carry a context to another thread, take `current_trace()` along. Objects of one
-/// thread end in the reverse order of their beginnings.
+/// Makes a span the one that this thread works for while the object lives: calls of actors and tasks that are made
+/// meanwhile belong to that span. To carry a context to another thread, take `current_trace()` along. Destroy objects
+/// of one thread in the reverse order of their construction.
 class TraceScope {
 public:
   explicit TraceScope(const TraceContext& context) noexcept;

@@ -1,4 +1,4 @@
-// How waits for futures end when whoever waits has to go: a task or an actor whose lease ends.
+// Ends the waits for futures of a task or actor whose lease ends.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -14,14 +14,14 @@
 
 namespace gpuactors::detail {
 
-/// From now on, waits of this thread that are under way when the flag is set end. Later ones do not, so that who cleans
-/// up may wait. Null: they last as long as they last.
+/// Sets the flag that ends waits of this thread. Setting it to true ends the wait under way, but no later ones, so that
+/// cleanup may still wait. Null: waits are not ended.
 void set_wait_end(std::shared_ptr<const std::atomic<bool>> flag) noexcept;
 
-/// The flag of this thread; null without one.
+/// Returns the flag of this thread; null without one.
 [[nodiscard]] const std::atomic<bool>* wait_end() noexcept;
 
-/// The error of a wait that ended so.
+/// Returns the error of a wait that the flag has ended.
 [[nodiscard]] Failure wait_ended();
 
 /// Waits until `ready`, the deadline, or the end of this thread's waits. @returns whether it is ready.
@@ -35,7 +35,7 @@ bool wait_on(std::condition_variable& wake, std::unique_lock<std::mutex>& lock, 
       return false;
     return true;
   }
-  // Nobody wakes it for that.
+  // Polls the flag, because nobody wakes this thread when it is set.
   constexpr std::chrono::milliseconds look{100};
   while (!wake.wait_until(lock, std::min(deadline, deadline_after(Clock::now(), look)), ready))
     if (end->load(std::memory_order_relaxed) || Clock::now() >= deadline)

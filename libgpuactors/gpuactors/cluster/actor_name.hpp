@@ -1,4 +1,4 @@
-// ActorName: what a named actor is found by.
+// ActorName: the name by which programs find an actor.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace gpuactors {
 
-/// The name of an actor and the name space in which nobody else has it, as `Options::name` and `Options::name_space`
-/// gave them: `cluster.find("ranker")`, `cluster.kill({"ranker", "team-a"})`. It refers to its texts, which must live
-/// as long as the call that it is given to.
+/// The name of an actor and its name space, in which the name is unique, as given by `Options::name` and
+/// `Options::name_space`: `cluster.find("ranker")`, `cluster.kill({"ranker", "team-a"})`. It refers to its strings,
+/// which must outlive the call that takes it.
 struct ActorName {
   ActorName(const char* name_of_actor) : name(name_of_actor) { // NOLINT(google-explicit-constructor)
     // nop
@@ -26,7 +26,7 @@ struct ActorName {
   std::string_view name;
   std::string_view name_space{};
 
-  /// Returns the name for people: with its name space in front, if it has one.
+  /// Returns the name for people, with its name space in front if it has one.
   [[nodiscard]] friend std::string to_string(const ActorName& actor) {
     std::string text{actor.name_space};
     if (!text.empty())

@@ -1,4 +1,4 @@
-// ActorPool: several actors that do the same, and whichever of them has least to do.
+// ActorPool: several actors with the same job, of which it picks the one with the least to do.
 #pragma once
 
 #include <gpuactors/cluster/actor_ref.hpp>
@@ -11,7 +11,7 @@
 
 namespace gpuactors {
 
-/// Spreads a program's calls over replicas of a service. It neither spawns nor owns them, and knows nothing of the
+/// Spreads a program's calls over replicas of a service. It neither spawns nor owns the actors, and does not see the
 /// calls of other programs. Copies share the turns. Any thread.
 ///
 ///   GPUACTORS_LET(actors, gpuactors::get_all(starting)); // of Cluster::spawn_async
@@ -19,7 +19,7 @@ namespace gpuactors {
 ///   auto answer = pool.next().call<Vector>("apply", in, 2s);
 class ActorPool {
 public:
-  /// Has no actors.
+  /// Creates an empty pool.
   ActorPool() = default;
 
   explicit ActorPool(std::vector<ActorRef> actors)
@@ -27,15 +27,15 @@ public:
     // nop
   }
 
-  /// Returns the actor for which the fewest calls of this program wait, and of several the next in turn. One that is
-  /// away is passed over while another is there. Without actors, the reference is empty, and its calls fail with
+  /// Returns the actor with the fewest unanswered calls of this program; ties are served in turn. Skips an actor that
+  /// is `away` while another one is not. An empty pool returns an empty reference, whose calls fail with
   /// `invalid_argument`.
   [[nodiscard]] ActorRef next() const {
     if (actors_.empty())
       return {};
     const auto load = [](const ActorRef& actor) {
       if (actor.away())
-        actor.seek(); // without a call, nobody would tell that it lives again
+        actor.seek(); // it gets no calls, which would find out that it lives again
       return std::pair{actor.away(), actor.waiting_calls()};
     };
     const auto first = turn_->fetch_add(1, std::memory_order_relaxed) % actors_.size();

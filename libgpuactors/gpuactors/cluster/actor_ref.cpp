@@ -2,6 +2,7 @@
 #include <gpuactors/cluster/detail/actor_cell.hpp>
 #include <gpuactors/cluster/detail/actor_ends.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/wire/closed.hpp>
 
 #include <fmt/format.h>
 
@@ -75,7 +76,7 @@ public:
   void on_reply(MessageContent& content) override {
     const auto core = pending_->cell_->core.lock();
     if (core == nullptr)
-      return on_error(Error{Errc::unavailable, "the cluster was closed"});
+      return on_error(cluster_closed());
     const auto& info = content.get_as<v1::ActorInfo>(0);
     Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
     // While its process is being reached, the call is in none of the port's entries, which know its deadline.
@@ -128,7 +129,7 @@ private:
   void located(const v1::ActorInfo& info, Result<Place> place) {
     const auto core = pending_->cell_->core.lock();
     if (core == nullptr)
-      return on_error(Error{Errc::unavailable, "the cluster was closed"});
+      return on_error(cluster_closed());
     // Else its time was over at the same moment, and that is its end.
     if (timer_ != 0 && !core->port().forget(timer_))
       return;
@@ -162,7 +163,7 @@ private:
       if (const auto again = self->pending_->cell_->core.lock())
         go_on(*again);
       else
-        self->on_error(Error{Errc::unavailable, "the cluster was closed"});
+        self->on_error(cluster_closed());
     };
     if (pending_->call_.deadline != never)
       wait = std::min(wait, std::max(Duration::zero(), pending_->call_.deadline - Clock::now()));
@@ -213,7 +214,7 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
     }
   }
   if (life == nullptr) // the cluster has been closed since
-    return refuse(*pending, Error{Errc::unavailable, "the cluster was closed"});
+    return refuse(*pending, cluster_closed());
   // Before `add`: from then on, the actor's death may have another thread use up a retry and send the call again.
   const bool may_go_again = pending->retries_left_ != 0 || cell.lives_again.load(std::memory_order_relaxed);
   auto call = may_go_again ? pending->call_ : std::move(pending->call_);
@@ -379,7 +380,7 @@ Future<ActorEnd> ActorRef::when_ended() const {
   const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
   if (core == nullptr)
     return Future<ActorEnd>::ready_with(cell_ == nullptr ? fail(Errc::invalid_argument, "the actor reference is empty")
-                                                         : fail(Errc::unavailable, "the cluster was closed"));
+                                                         : fail(cluster_closed()));
   return core->ends().await(*core, to_message(), cell_);
 }
 
@@ -417,7 +418,7 @@ void ActorRef::start(const std::shared_ptr<detail::PendingCall>& pending, std::s
   const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
   if (core == nullptr) {
     pending->finish(cell_ == nullptr ? fail(Errc::invalid_argument, "the actor reference is empty")
-                                     : fail(Errc::unavailable, "the cluster was closed"));
+                                     : fail(cluster_closed()));
     return;
   }
   detail::CallStarter::bind(pending, cell_);

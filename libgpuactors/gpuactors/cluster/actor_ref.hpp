@@ -24,16 +24,16 @@ namespace detail {
 struct ActorCell;
 } // namespace detail
 
-/// How an actor has ended for good.
+/// How an actor ended for good.
 struct ActorEnd {
   ActorId id;
   std::string name;
   std::string type;
-  /// Why, for people, with an error: `actor_died` for one that was killed while it ran, or has ended by itself;
-  /// `worker_died` or `lease_revoked` for one that has lost its process, node or device and has no restarts left; what
-  /// its constructor returned, or it gave to `Actor::end`; `cancelled` for one that was ended before it was placed, or
-  /// between two lives; `no_capacity`, `infeasible` and others as `Cluster::spawn` returns them for one without a
-  /// place. With `not_found`, the broker knows that it has ended, and not how.
+  /// Why the actor ended: a code, and a sentence for people. `actor_died`: it was killed while it ran, or ended itself
+  /// (with the reason given to `Actor::end`). `worker_died` or `lease_revoked`: its process, node or device was lost,
+  /// with no restarts left. `cancelled`: it was ended before it was placed, or between two lives. The error of its
+  /// constructor. `no_capacity`, `infeasible` and others, as `Cluster::spawn` returns them: it never got a place.
+  /// `not_found`: the broker knows that it has ended, but not how.
   Error reason;
 };
 
@@ -61,8 +61,7 @@ public:
     cancel();
   }
 
-  /// Waits for the next item, at most `timeout`; by default as long as the stream lasts, which has a deadline of its
-  /// own.
+  /// Waits for the next item, at most `timeout`; by default until the stream's own deadline.
   /// @returns the item; nothing at the end; the error that ended the stream; `deadline_exceeded` after `timeout` (the
   ///          stream continues: call again); `invalid_argument` if the reader was moved from.
   Result<std::optional<T>> next(Duration timeout = Duration::max()) {
@@ -76,12 +75,12 @@ public:
     return source_ == nullptr || source_->ready();
   }
 
-  /// Calls `function()` once, on the cluster's thread for callbacks, when `next` would not wait: an item or the end is
-  /// there. For programs that read many streams: call `next` while the reader is `ready`, then this again, unless
-  /// `next` has brought the end; who reads later has the producer wait. A function that is given before the last one
-  /// was called takes its place. The end comes in any case, also when the reader is destroyed. After the end of the
-  /// cluster, it runs on whatever thread brings it, and at once for a reader that was moved from. An exception that it
-  /// throws becomes a line on standard error.
+  /// Calls `function()` once, on the cluster's callback thread, as soon as `next` would not wait because an item or the
+  /// end has arrived. To read many streams: call `next` while the reader is `ready`, then `when_ready` again unless
+  /// `next` returned the end. A reader that waits to do so makes the producer wait. A new function replaces one that
+  /// has not been called. The end always arrives, also when the reader is destroyed. After the cluster's end, the
+  /// function runs on the thread that delivers the item or the end; for a moved-from reader, it runs at once.
+  /// Exceptions are reported on standard error.
   template <std::invocable F>
   void when_ready(F function) {
     auto run = [kept = std::make_shared<F>(std::move(function))] {
@@ -97,8 +96,8 @@ public:
       run();
   }
 
-  /// Calls `function(T)` with each item until the end; it returns nothing, or a `Result<void>` whose error ends the
-  /// reading.
+  /// Calls `function(T)` with each item until the end. `function` returns nothing, or a `Result<void>` whose error ends
+  /// the reading.
   /// @param timeout how long to wait for each item; by default as long as the stream lasts.
   /// @returns the error that ended the stream, that of `function`, or `deadline_exceeded`.
   template <class F>
@@ -143,10 +142,10 @@ public:
   [[nodiscard]] const std::string& name() const noexcept;
   [[nodiscard]] const std::string& type() const noexcept;
 
-  /// Returns the reference as a message, to be a field of the program's own: `*message.mutable_peer() =
-  /// ref.to_message()`. Whoever gets the message, in any process of the cluster, finds the actor by
-  /// `Cluster::find(message.peer())`. It stays good over restarts of the actor and of the broker, and does not keep the
-  /// actor alive. For an empty reference, it is an empty message, which `find` refuses.
+  /// Returns the reference as a message, for a field of the program's own messages: `*message.mutable_peer() =
+  /// ref.to_message()`. A receiver in any process of the cluster finds the actor with `Cluster::find(message.peer())`.
+  /// The message stays valid across restarts of the actor and of the broker, and does not keep the actor alive. For an
+  /// empty reference, returns an empty message, which `find` refuses.
   [[nodiscard]] v1::ActorHandle to_message() const;
 
   /// Returns node, devices, process and lease as of the actor's last start; empty for an empty reference.
@@ -155,37 +154,36 @@ public:
   /// Returns the lease of the actor's last start: its node, devices and shares. Empty for an empty reference.
   [[nodiscard]] LeaseInfo lease() const;
 
-  /// Returns whether the actor has ended, as far as this program knows. With restarts left, it may come back; calls
-  /// wait for that until their deadlines. False for an empty reference.
+  /// Returns whether the actor's life that this program knows has ended. If restarts are left, the actor may return,
+  /// and calls wait for that until their deadlines. False for an empty reference.
   [[nodiscard]] bool away() const noexcept;
 
-  /// If the actor is away, has the broker asked in the background whether it lives again; `away` is false then. Calls
-  /// do so themselves. Any thread.
+  /// If the actor is `away`, asks the broker in the background where it lives now; when it has been found, `away` is
+  /// false. Sends one request at a time, `limits::redial_longest` apart. Calls do this themselves. Any thread.
   void seek() const;
 
-  /// Returns how many calls of this program the actor has not answered, the one that it runs included. 0 for an empty
+  /// Returns how many calls of this program the actor has not answered, including the one that it runs. 0 for an empty
   /// reference. Any thread.
   [[nodiscard]] std::size_t waiting_calls() const noexcept;
 
-  /// Returns why the actor has ended for good, as `actor_died`, as far as this program was told by a call or a wait:
-  /// spawn another one then. Nothing while it lives or may live again, and for an empty reference. Any thread.
+  /// Returns why the actor has ended for good, as `actor_died`, if this program has learnt it from a call or a wait;
+  /// then spawn another one. Nothing while the actor lives or may live again, and for an empty reference. Any thread.
   [[nodiscard]] std::optional<Error> ended() const;
 
-  /// Returns a future of the actor's end for good: it is ready when the actor has ended and will not be started again,
-  /// and at once if that is so already. It waits through restarts of the actor and of the broker, and while the
-  /// connection is lost; it does not keep the actor alive. Its `then` is the place to start another one; the function
-  /// is kept until the end. However many wait, and however often, it costs one request for each actor. An actor that
-  /// waits in a method for its own end is told to end first, and waits in vain.
+  /// Returns a future that is ready when the actor has ended for good, at once if it already has. The future survives
+  /// restarts of the actor and the broker and lost connections, and does not keep the actor alive. Use its `then` to
+  /// start a replacement; the function is kept until the end. All waits for one actor share one request. An actor must
+  /// not wait for its own end in a method: it would be asked to end first, and the wait would not be fulfilled.
   ///
   /// Errors of the future: `unavailable` (the cluster was closed first), `cancelled`, `invalid_argument` (an empty
-  /// reference), `unsupported` (a broker of a release that does not tell of ends), `queue_full` (too many requests of
-  /// this name wait), `not_found` (the broker knows of no such actor: it has ended long ago, at an earlier broker, or
-  /// is of another cluster). Any thread.
+  /// reference), `unsupported` (the broker's release does not report ends), `queue_full` (too many requests of this
+  /// client's name wait), `not_found` (the broker does not know the actor: it ended long ago or under an earlier
+  /// broker, or belongs to another cluster). Any thread.
   [[nodiscard]] Future<ActorEnd> when_ended() const;
 
-  /// Returns the CAF actor behind the handle, for CAF programs, which include <gpuactors/wire/messages.hpp> for it:
-  /// send it `(std::string method, gpuactors::Payload)`, monitor it, link to it. A restart changes it. Null for an
-  /// empty reference and after the end of the cluster.
+  /// Returns the CAF actor behind the handle, for CAF programs: include <gpuactors/wire/messages.hpp> to send it
+  /// `(std::string method, gpuactors::Payload)`, monitor it or link to it. A restart changes it. Null for an empty
+  /// reference and after the end of the cluster.
   [[nodiscard]] caf::actor handle() const;
 
   /// Calls `method`; the answer must arrive within `deadline`. Move the input in to avoid a copy.

@@ -9,6 +9,7 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
 #include <gpuactors/cluster/detail/spawn_notice.hpp>
+#include <gpuactors/wire/closed.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
 #include <fmt/format.h>
@@ -68,22 +69,6 @@ Result<std::shared_ptr<const detail::TaskShape>> shape_of(const Options& options
 
 namespace detail {
 
-namespace {
-
-/// Nobody waits for it. It finds room in the port however many calls are in flight, or what is owned would stay.
-class OrderReply : public OwnReply {
-public:
-  void on_reply(MessageContent&) override {
-    // nop
-  }
-
-  void on_error(Error) override {
-    // nop
-  }
-};
-
-} // namespace
-
 void end_owned(const OwnersCluster& cluster, const ActorRef& actor) noexcept {
   const auto core = cluster.lock();
   if (core == nullptr || !actor)
@@ -93,7 +78,7 @@ void end_owned(const OwnersCluster& cluster, const ActorRef& actor) noexcept {
   *message.mutable_handle() = actor.to_message();
   message.set_no_restart(true);
   message.set_grace_ms(to_limit_ms(limits::stop_grace));
-  core->ask_broker(std::make_shared<OrderReply>(), never, std::move(message));
+  core->ask_broker(std::make_shared<UnheardReply>(), never, std::move(message));
 }
 
 void end_owned(const OwnersCluster& cluster, const PlacementGroup& group) noexcept {
@@ -102,7 +87,7 @@ void end_owned(const OwnersCluster& cluster, const PlacementGroup& group) noexce
     return;
   v1::ReleaseGroup message;
   message.set_id(group.id.value());
-  core->ask_broker(std::make_shared<OrderReply>(), never, std::move(message));
+  core->ask_broker(std::make_shared<UnheardReply>(), never, std::move(message));
 }
 
 } // namespace detail
@@ -191,7 +176,7 @@ void Cluster::submit(const std::shared_ptr<detail::PendingTask>& pending, detail
                      const Options& options) {
   auto* dispatcher = core_ != nullptr ? core_->dispatcher() : nullptr;
   if (dispatcher == nullptr)
-    return pending->finish(detail::closed_already());
+    return pending->finish(fail(cluster_closed()));
   if (future != nullptr)
     future->executor = core_->executor();
   auto checked = [&]() -> Result<std::shared_ptr<const detail::TaskShape>> {
@@ -252,7 +237,7 @@ Result<ActorRef> Cluster::spawn_now(std::string_view type, Payload config, const
 Future<ActorRef> Cluster::begin_spawn(std::string_view type, Payload config, const Options& options,
                                       std::uint64_t& origin) {
   if (core_ == nullptr)
-    return Future<ActorRef>::ready_with(detail::closed_already());
+    return Future<ActorRef>::ready_with(fail(cluster_closed()));
   auto request = [&]() -> Result<v1::ResourceRequest> {
     GPUACTORS_TRY(config.check_size());
     GPUACTORS_TRY(detail::check_for_actor(options));
@@ -336,7 +321,7 @@ Future<ActorRef> Cluster::find_async(const v1::ActorHandle& actor, Duration time
 
 Future<ActorRef> Cluster::find(v1::FindActor message, std::string who, Duration timeout) {
   if (core_ == nullptr)
-    return Future<ActorRef>::ready_with(detail::closed_already());
+    return Future<ActorRef>::ready_with(fail(cluster_closed()));
   auto reply = std::make_shared<detail::FoundReply>(core_, std::move(who), timeout);
   reply->executor = core_->executor();
   core_->ask_for_actor(reply, deadline_after(Clock::now(), timeout), std::move(message));
@@ -345,7 +330,7 @@ Future<ActorRef> Cluster::find(v1::FindActor message, std::string who, Duration 
 
 Future<ActorEnd> Cluster::when_ended(const v1::ActorHandle& actor) {
   if (core_ == nullptr)
-    return Future<ActorEnd>::ready_with(detail::closed_already());
+    return Future<ActorEnd>::ready_with(fail(cluster_closed()));
   if (actor.id() == 0)
     return Future<ActorEnd>::ready_with(fail(Errc::invalid_argument, "the reference to an actor is empty"));
   return core_->ends().await(*core_, actor, nullptr);
@@ -353,7 +338,7 @@ Future<ActorEnd> Cluster::when_ended(const v1::ActorHandle& actor) {
 
 Future<ActorEnd> Cluster::when_ended(const ActorName& actor) {
   if (core_ == nullptr)
-    return Future<ActorEnd>::ready_with(detail::closed_already());
+    return Future<ActorEnd>::ready_with(fail(cluster_closed()));
   if (actor.name.empty())
     return Future<ActorEnd>::ready_with(fail(Errc::invalid_argument, "the name of the actor is empty"));
   return core_->ends().await(*core_, actor);
@@ -391,7 +376,7 @@ Future<void> Cluster::kill_async(const ActorName& actor, const KillOptions& opti
 
 Future<void> Cluster::kill(v1::KillActor message, const KillOptions& options) {
   if (core_ == nullptr)
-    return Future<void>::ready_with(detail::closed_already());
+    return Future<void>::ready_with(fail(cluster_closed()));
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_limit_ms(options.grace));
   message.set_from_lease(parent_.value());
@@ -406,25 +391,25 @@ Future<void> Cluster::kill(v1::KillActor message, const KillOptions& options) {
 Result<Shared<Tensor>> Cluster::put(const void* values, std::size_t count, DType dtype,
                                     std::vector<std::int64_t> shape) {
   if (core_ == nullptr)
-    return detail::closed_already();
+    return fail(cluster_closed());
   return core_->tensors()->put_copy(values, count, dtype, std::move(shape));
 }
 
 Result<Shared<Tensor>> Cluster::put(const Tensor& tensor, Stream& stream) {
   if (core_ == nullptr)
-    return detail::closed_already();
+    return fail(cluster_closed());
   return core_->tensors()->put_copy(tensor, stream);
 }
 
 Result<TensorDraft> Cluster::draft(DType dtype, std::vector<std::int64_t> shape) {
   if (core_ == nullptr)
-    return detail::closed_already();
+    return fail(cluster_closed());
   return core_->tensors()->draft(dtype, std::move(shape));
 }
 
 Result<Shared<Tensor>> Cluster::get(const v1::TensorRef& ref, Duration timeout) {
   if (core_ == nullptr)
-    return detail::closed_already();
+    return fail(cluster_closed());
   return core_->tensors()->get(ref, timeout);
 }
 
@@ -436,7 +421,7 @@ Result<v1::ClusterState> Cluster::state(const StateOptions& options) {
 
 Future<v1::ClusterState> Cluster::state_async(const StateOptions& options) {
   if (core_ == nullptr)
-    return Future<v1::ClusterState>::ready_with(detail::closed_already());
+    return Future<v1::ClusterState>::ready_with(fail(cluster_closed()));
   v1::GetState message;
   message.set_events_from(options.events_from);
   message.set_ended(options.ended);
@@ -454,7 +439,7 @@ const TypeRegistry& Cluster::types() const {
 
 Result<DescribedTypes> Cluster::described_types(std::string_view wanted) {
   if (core_ == nullptr)
-    return detail::closed_already();
+    return fail(cluster_closed());
   if (!core_->connected())
     return DescribedTypes::of(core_->registry());
   v1::GetTypes message;

@@ -27,34 +27,35 @@ struct KillOptions {
   bool restart = false;
   /// How long a running method may take to stop before `kill` reports that it is stuck (and keeps ending the actor).
   Duration grace = limits::stop_grace;
-  /// How long to wait in all, for a broker that may be away; by default a minute beyond the grace. The kill itself
-  /// continues.
+  /// How long to wait in all, including for a broker that is away; by default a minute beyond the grace. The kill
+  /// itself continues.
   std::optional<Duration> timeout{};
 };
 
-/// What `Cluster::state` returns beside nodes, devices, leases, actors, groups, clients and the queue.
+/// What `Cluster::state` returns in addition to the present state.
 struct StateOptions {
-  /// The sequence number of the first of the broker's events to return, in order. 0: none; 1: all that it still has,
-  /// at most `limits::event_log`.
+  /// Sequence number of the first broker event to return; events come in order. 0 returns none; 1 returns all that the
+  /// broker still keeps (at most `limits::event_log`).
   std::uint64_t events_from = 0;
-  /// How many of the actors that have ended to return, the latest first; the broker has at most `limits::ended_actors`.
+  /// Number of ended actors to return, most recent first; the broker keeps at most `limits::ended_actors`.
   std::uint32_t ended = 0;
-  /// Whether to leave out all that there is now, for those who follow the events of a large cluster.
+  /// Omits the present state and returns only events and ended actors: for programs that follow the events of a large
+  /// cluster.
   bool only_past = false;
-  /// How long to wait for the answer, including the time that the broker is away.
+  /// How long to wait for the answer. Time during which the broker is away counts.
   Duration timeout = limits::call_deadline;
 };
 
 /// A connection to a cluster, or an embedded one: broker, node agents and workers in this process.
 ///
-/// Movable. All members may be called from any thread, `close` too; only a move must not happen while another thread
-/// uses one of the two objects. No member throws anything of its own. The `Cluster` that `embed` or `open` returns owns
-/// the embedded cluster: its destructor asks running tasks and actors to stop and waits for them; pending requests fail
-/// with `unavailable`. A callback of `Future::then` may destroy it.
+/// Movable. Any thread may call any member, including `close`, but no thread may use either object during a move.
+/// Members throw nothing of their own. An object from `embed`, `open` or `connect` is an owner: its destructor closes
+/// it. Closing an embedded cluster asks running tasks and actors to stop and waits for them; pending requests fail with
+/// `unavailable`. A callback of `Future::then` may destroy the owner.
 class Cluster {
 public:
   /// Embeds a cluster of one or more nodes in this process. Opens no port.
-  /// @returns `invalid_argument` for a bad SPEC, name or registration; `already_exists` for two nodes of one name;
+  /// @returns `invalid_argument` for a bad SPEC, name or registration; `already_exists` for two nodes of the same name;
   ///          `unsupported` if CUDA is requested but not available; `unavailable` if the machine lacks threads.
   static Result<Cluster> embed(EmbedOptions options = {});
 
@@ -69,13 +70,13 @@ public:
   /// @returns the errors of `connect` or `embed`.
   static Result<Cluster> open(int argc, const char* const* argv);
 
-  /// The same for a program that reads its command line by itself, and calls `main` or `run_if_worker` first.
+  /// Overload for a program that parses its command line itself; such a program calls `main` or `run_if_worker` first.
   static Result<Cluster> open(OpenOptions options);
 
   /// Returns the cluster that a task or actor runs in, for submitting and spawning from inside. If nothing else is
-  /// free, children may run inside the caller's own lease, so a task may wait for its children. What is spawned, and
-  /// groups that are created, end with the task or with this life of the actor, however it ends, unless they are
-  /// detached. Does not own the cluster.
+  /// free, children may run inside the caller's own lease, so a task may wait for its children. Actors and groups that
+  /// are created through it end with the task, or with this life of the actor, however that ends, unless they are
+  /// detached. The returned object does not own the cluster.
   static Cluster from(const HolderContext& holder);
 
   Cluster(Cluster&&) noexcept;
@@ -123,14 +124,15 @@ public:
 
   // -- actors ----------------------------------------------------------------------------------
 
-  /// Starts an actor of type `type` and waits until it is constructed. The actor lives until it is killed, the cluster
-  /// ends, or, unless it is detached, this program disconnects, or the task or actor ends that has spawned it
-  /// (`Cluster::from`).
+  /// Starts an actor and waits until its constructor has returned. During a long wait, notices say what it waits for
+  /// (`ConnectOptions::spawn_notice`). The actor lives until it is killed, ends itself, or the cluster ends. Unless it
+  /// is detached, it also ends when this program disconnects and, if it was spawned through `Cluster::from`, when the
+  /// spawning task or actor ends.
   ///
   /// @returns `not_found` (no such type), `invalid_argument` (configuration, or a request that does not fit the type: a
   ///          GPUActor takes whole devices, a FractionalGPUActor a share below 1), `already_exists` (name),
-  ///          `infeasible`, `no_capacity` (`queue_timeout`), and errors of the constructor. While that takes long, a
-  ///          line says what it waits for (`ConnectOptions::spawn_notice`).
+  ///          `infeasible`, `no_capacity` (`queue_timeout`), `deadline_exceeded` (`spawn_timeout`), and errors of the
+  ///          constructor.
   template <ProtobufMessage Config = google::protobuf::Empty>
   Result<ActorRef> spawn(std::string_view type, Config config = {}, const Options& options = {}) {
     return spawn_now(type, Payload::of(std::move(config)), options);
@@ -158,20 +160,21 @@ public:
   /// Starts an actor like `spawn_async`, with a configuration whose C++ type this program does not know.
   Future<ActorRef> spawn_payload(std::string_view type, Payload config, const Options& options = {});
 
-  /// Finds an actor by name; waits while it is starting. `timeout` bounds the wait for the broker, which may be away,
-  /// and for the actor's place and start; the connection to the actor's process, if there is none yet, is made after
-  /// it.
-  /// @returns `not_found` with similar names; the error of its start if it ends meanwhile; `deadline_exceeded` after
-  ///          `timeout`; `unavailable` if the cluster was closed.
+  /// Finds an actor by name, and waits while it is starting. `timeout` bounds the wait for the broker (which may be
+  /// away), for placement and for the start. If there is no connection to the actor's process yet, it is made
+  /// afterwards, outside this bound.
+  /// @returns `not_found` with similar names; the error of the actor's start if it ends meanwhile; `deadline_exceeded`
+  ///          after `timeout`; `unavailable` if the cluster was closed.
   Result<ActorRef> find(const ActorName& actor, Duration timeout = limits::call_deadline) {
     return find_async(actor, timeout).get();
   }
 
   /// Finds the actor that a reference in a message names (`ActorRef::to_message`, `Actor::own_handle`), whichever
-  /// program spawned it; waits while it is starting, at most `timeout`. Any thread, also those of tasks and actors, by
+  /// program spawned the actor; waits while it is starting, at most `timeout`. Any thread; tasks and actors use
   /// `Cluster::from`.
-  /// @returns `not_found` if it has ended for good, with its name, type and end as far as the broker still knows, or if
-  ///          it is of another cluster; `invalid_argument` for an empty reference; `deadline_exceeded` after `timeout`.
+  /// @returns `not_found` if the actor has ended for good (with its name, type and end as far as the broker still knows
+  ///          them) or belongs to another cluster; `invalid_argument` for an empty reference; `deadline_exceeded` after
+  ///          `timeout`.
   Result<ActorRef> find(const v1::ActorHandle& actor, Duration timeout = limits::call_deadline) {
     return find_async(actor, timeout).get();
   }
@@ -180,31 +183,31 @@ public:
   Future<ActorRef> find_async(const ActorName& actor, Duration timeout = limits::call_deadline);
   Future<ActorRef> find_async(const v1::ActorHandle& actor, Duration timeout = limits::call_deadline);
 
-  /// Returns a future of the end of the actor that a reference in a message names, as `ActorRef::when_ended` does: it
-  /// need not be alive, and its end may be long ago. Also `invalid_argument` for an empty reference.
+  /// Returns the future of `ActorRef::when_ended` for the actor that a reference names. The actor need not be alive; it
+  /// may have ended long ago. `invalid_argument` for an empty reference.
   [[nodiscard]] Future<ActorEnd> when_ended(const v1::ActorHandle& actor);
 
-  /// The same for the actor that has the name now, or, if there is none, for the last one that had it; `not_found` if
-  /// the broker does not remember any.
+  /// Overload for the actor that has this name now or, if there is none, the last one that had it. `not_found` if the
+  /// broker remembers none; `invalid_argument` for an empty name.
   [[nodiscard]] Future<ActorEnd> when_ended(const ActorName& actor);
 
-  /// Ends an actor, for good unless `KillOptions::restart` is set. Returns when the actor has ended and its memory is
-  /// free.
-  /// @returns `not_found` if there is no such actor; `deadline_exceeded` if the actor is stuck in user code for longer
-  ///          than the grace, or after the timeout; `permission_denied` if this program has a client's certificate, and
-  ///          the actor belongs to another name; `invalid_argument` for an actor that would end itself, which is what
-  ///          `Actor::end` is for.
+  /// Ends an actor, and returns when it has ended and its memory is free. The actor does not restart unless
+  /// `KillOptions::restart` is set.
+  /// @returns `not_found` if there is no such actor; `deadline_exceeded` if it stays in user code longer than the
+  ///          grace, or after the timeout (the kill continues); `permission_denied` if this program's certificate is a
+  ///          client's and the actor belongs to another owner; `invalid_argument` if an actor kills itself: it must
+  ///          call `Actor::end`.
   Result<void> kill(const ActorRef& actor, const KillOptions& options = {}) {
     return kill_async(actor, options).get();
   }
   Result<void> kill(const ActorName& actor, const KillOptions& options = {}) {
     return kill_async(actor, options).get();
   }
-  /// The same for the reference that came in a message; also `not_found` if it is of another cluster, as in `find`.
+  /// Overload for the reference from a message; also `not_found` if it names an actor of another cluster.
   Result<void> kill(const v1::ActorHandle& actor, const KillOptions& options = {}) {
     return kill_async(actor, options).get();
   }
-  /// The same for one that is known by the number that `state` tells, for it may have no name.
+  /// Overload for the number that `state` reports, for an actor that may have no name.
   Result<void> kill(ActorId actor, const KillOptions& options = {}) {
     return kill_async(actor, options).get();
   }
@@ -215,8 +218,9 @@ public:
   Future<void> kill_async(const v1::ActorHandle& actor, const KillOptions& options = {});
   Future<void> kill_async(ActorId actor, const KillOptions& options = {});
 
-  /// Has an actor or a group end with the object that is returned, and not only with this program, task or actor:
-  /// `GPUACTORS_LET(trainer, cluster.spawn("trainer", config)); const auto owned = cluster.own(trainer);`. Any thread.
+  /// Ties the life of an actor or group to the returned object, whose destructor ends it: `GPUACTORS_LET(trainer,
+  /// cluster.spawn("trainer", config)); const auto owned = cluster.own(trainer);`. The actor or group still ends with
+  /// its program, task or actor, if that is earlier. Any thread.
   [[nodiscard]] OwnedActor own(ActorRef actor) const {
     return {core_, std::move(actor)};
   }
@@ -225,9 +229,10 @@ public:
     return {core_, std::move(group)};
   }
 
-  /// The same for what is still being made: `auto trainer = cluster.own(cluster.spawn_async("trainer", config));`. A
-  /// future that is destroyed before its value was taken leaves nothing behind: the request is withdrawn, as by
-  /// `Future::cancel`, and what was made is ended. Consumes the future that is given. Any thread.
+  /// Overload for an actor or group that is still being created: `auto trainer =
+  /// cluster.own(cluster.spawn_async("trainer", config));`. Consumes `made`. If the returned future is destroyed before
+  /// its value was taken, the request is withdrawn as by `Future::cancel`, and an actor or group that is created all
+  /// the same is ended. Any thread.
   template <class T>
   requires std::same_as<T, ActorRef> || std::same_as<T, PlacementGroup>
   [[nodiscard]] Future<Owned<T>> own(Future<T> made) const {
@@ -241,9 +246,9 @@ public:
   /// Reserves the resources of all `bundles`, all or nothing, and waits until they are reserved. Of each bundle, only
   /// amounts, accelerator type, resources, node and labels count. Tasks and actors use the group by `Options::group`
   /// and `Options::bundle`. Bundles that are lost with a node or device are placed again as soon as there is room
-  /// (`state` shows it), while work in the others continues. The group lives until it is removed, the cluster ends, or,
-  /// unless it is detached, this program disconnects, or the task or actor ends that has created it. Shrinking groups
-  /// behave differently: see `GroupOptions`.
+  /// (`state` shows it), while work in the others continues. The group lives until it is removed or the cluster ends.
+  /// Unless it is detached, it also ends when this program disconnects and, if it was created through `Cluster::from`,
+  /// when the creating task or actor ends. Shrinking groups behave differently: see `GroupOptions`.
   /// @returns `invalid_argument` naming the bundle and the rule, `infeasible` with the constraint, `no_capacity`
   ///          (`queue_timeout`).
   Result<PlacementGroup> create_group(const std::vector<Options>& bundles, const GroupOptions& options = {});
@@ -253,47 +258,49 @@ public:
   Future<PlacementGroup> create_group_async(const std::vector<Options>& bundles, const GroupOptions& options = {});
 
   /// Ends the tasks and actors in a group, as by `kill`, refuses requests that wait for it, and releases its resources.
-  /// Returns when all of them are free, at most after `timeout`; then the removal goes on.
-  /// @returns `not_found` if there is no such group, `permission_denied` as `kill` does, `deadline_exceeded`.
+  /// Returns when all of them are free, at most after `timeout`; the removal then continues.
+  /// @returns `not_found` if there is no such group, `permission_denied` as for `kill`, `deadline_exceeded`.
   Result<void> remove_group(GroupId group, Duration timeout = Duration::max());
 
   /// Removes a group without waiting for it.
   Future<void> remove_group_async(GroupId group);
 
-  /// Places nothing new on a node. What no other node could serve waits for `undrain`, and fails with `infeasible` when
-  /// the node is gone. Without `empty_within`, running work continues. With it, actors with `max_restarts` move to
-  /// other nodes as soon as there is room for them (without using up a restart; they keep what they saved), and all
-  /// other work may finish. After that time, remaining work is asked to stop and ended, as by `kill`. Does not wait for
-  /// that: `state` shows what is left.
+  /// Stops placing new work on a node. Requests that no other node could serve wait for `undrain`; when the node is
+  /// gone, they fail with `infeasible`. Without `empty_within`, running work continues. With it, actors that have
+  /// `max_restarts` move as soon as other nodes have room (a move uses up no restart and keeps the saved state), and
+  /// other work may finish; whatever is left after that time is asked to stop and ended, as by `kill`. Does not wait
+  /// until the node is empty: `state` shows what is left.
   ///
   /// Blocks until the broker has answered, for at most `limits::call_deadline`, also while the broker is away.
   /// @returns `not_found` with similar names; `permission_denied` with a client's certificate; `deadline_exceeded`
-  ///          without an answer (it may be done all the same); `unavailable` if the cluster was closed.
+  ///          without an answer (the order may still be carried out); `unavailable` if the cluster was closed.
   Result<void> drain(std::string_view node, std::optional<Duration> empty_within = {});
 
-  /// Ends the draining of a node: it takes new work again, at once also from the queue. Running work stays. Has no
-  /// effect on a node that is not draining. Blocks as `drain` does.
+  /// Ends the draining of a node, which then takes new work again, at once also from the queue. Running work continues.
+  /// Has no effect on a node that is not draining. Blocks as `drain` does.
   /// @returns the errors of `drain`.
   Result<void> undrain(std::string_view node);
 
   // -- quotas ----------------------------------------------------------------------------------
 
-  /// Sets how much of devices all leases and placement groups of a client's name (that in its certificate) may hold
-  /// together, in devices, in steps of 0.0001; for the name "*", that of each client without a quota of its own. A
-  /// lower quota ends nothing; what no quota has room for waits. `state` shows quotas and what is held. Blocks as
-  /// `drain` does.
-  /// @returns `invalid_argument` for a name or an amount that is none, and for more quotas than `limits::quotas`;
-  ///          `permission_denied`, `deadline_exceeded` and `unavailable` as `drain`.
+  /// Limits how much of the devices the leases and placement groups of one owner may hold together, in devices, in
+  /// steps of 0.0001. An owner is the name in a client's certificate; "*" sets the limit of each client without a quota
+  /// of its own. Lowering a quota ends nothing; requests for which a quota has no room wait. `state` shows quotas and
+  /// what owners hold. Blocks as `drain` does.
+  /// @returns `invalid_argument` for an invalid name or amount, and for more than `limits::quotas` quotas;
+  ///          `permission_denied`, `deadline_exceeded` and `unavailable` as for `drain`.
   Result<void> set_quota(std::string_view owner, double gpus);
 
-  /// Removes a quota: the one of "*" applies then, if there is one. Blocks as `drain` does.
-  /// @returns `not_found` with similar names; `permission_denied`, `deadline_exceeded` and `unavailable` as `drain`.
+  /// Removes a quota; that of "*" then applies, if there is one. Blocks as `drain` does.
+  /// @returns `not_found` with similar names; `permission_denied`, `deadline_exceeded` and `unavailable` as for
+  ///          `drain`.
   Result<void> remove_quota(std::string_view owner);
 
   // -- tensors ---------------------------------------------------------------------------------
 
   /// Copies `values` (as many as the shape has elements) into an immutable tensor in host memory of this process;
-  /// without a shape, it has one dimension. Processes of this machine read it in place, those of others get a copy.
+  /// without a shape, the tensor has one dimension. Processes of this machine read it in place; those of other machines
+  /// get a copy.
   /// @returns `invalid_argument` if the shape does not match the number of values, `out_of_memory`, `unavailable` if
   ///          there is no port or thread to serve it.
   template <TensorValues R>
@@ -304,16 +311,16 @@ public:
     return put(std::ranges::data(values), count, dtype_of<ElementOf<R>>, std::move(shape));
   }
 
-  /// Copies a device tensor into host memory of this process, so that it outlives the task or actor that created it.
-  /// `stream` is the stream that produced it; blocks until the work queued on it is done.
+  /// Copies a device tensor into host memory of this process; the copy outlives the task or actor that created the
+  /// tensor. `stream` is the stream that produced the tensor; blocks until the work queued on `stream` is done.
   /// @returns `invalid_argument` for an empty tensor or one that was reclaimed, `out_of_memory` if this process has no
   ///          memory for the copy, `unavailable` if there is no port or thread to serve it or the cluster was closed,
   ///          and the errors of the work on `stream`.
   Result<Shared<Tensor>> put(const Tensor& tensor, Stream& stream);
 
-  /// Returns host memory of this process for a tensor: fill it, then call `share`. For what comes in parts, and would
-  /// be copied once more by `put`.
-  /// @returns `invalid_argument` for a shape that is none, `out_of_memory`, or `unavailable` as `put`.
+  /// Returns host memory of this process for a tensor: fill it, then call `share`. Saves a copy compared with `put` for
+  /// contents that arrive in parts.
+  /// @returns `invalid_argument` for an invalid shape, `out_of_memory`, or `unavailable` as for `put`.
   Result<TensorDraft> draft(DType dtype, std::vector<std::int64_t> shape);
 
   /// Returns the tensor that a reference names, wherever in the cluster it was put; blocks until it has arrived, for at
@@ -324,7 +331,7 @@ public:
 
   // -- state -----------------------------------------------------------------------------------
 
-  /// Returns the current nodes, devices, leases, actors and queue, and what `options` asks for beside them. Blocks
+  /// Returns the current nodes, devices, leases, actors and queue, and what `options` asks for in addition. Blocks
   /// until the answer has arrived.
   /// @returns `deadline_exceeded` if the broker does not answer within `StateOptions::timeout`, `unavailable` if the
   ///          cluster was closed.
@@ -333,18 +340,20 @@ public:
   /// Requests the state without waiting for it. Each answer shows one moment; several may arrive in any order.
   Future<v1::ClusterState> state_async(const StateOptions& options = {});
 
-  /// Calls `line` for each line that an actor's worker processes wrote, including its earlier lives on the same node;
-  /// with `LogsOptions::node`, for those of them on that node, or for all its lines if the actor's name is empty.
-  /// Blocks until the last line; with `follow`, until the actor has ended for good, `line` returns false, or a stop is
-  /// requested by `LogsOptions::stop`. `follow` also follows the actor to other nodes. A line of a process with several
-  /// actors that cannot be attributed counts for each of them.
+  /// Calls `line` for each line that an actor's worker processes wrote, including the actor's earlier lives on the same
+  /// node. With `LogsOptions::node`, reads that node's lines of the actor, or all its lines if the name is empty.
+  /// Returns after the last line. With `follow`, goes on until `line` returns false, a stop is requested, or (unless a
+  /// node is named) the actor has ended for good; without a node, it also follows the actor to other nodes. If several
+  /// actors share a process, a line that cannot be attributed counts for each of them.
   /// @returns `not_found` if no such actor or node exists; `unavailable` if the node cannot be reached (with `follow`,
-  ///          if that lasts so long that the node counts as gone); `unsupported` in an embedded cluster, whose output
-  ///          is the program's.
+  ///          for twice the time after which a connection counts as lost); `deadline_exceeded` if the broker does not
+  ///          answer; `unsupported` in an embedded cluster, whose output is the program's; `invalid_argument` if
+  ///          neither an actor nor a node is named, or for more than `limits::log_tail_lines` lines. No error after a
+  ///          stop was requested.
   Result<void> logs(const ActorName& actor, const LogsOptions& options, const LogSink& line);
 
-  /// The same for an actor of this cluster that may have no name. One that has ended is known by its handle as well, on
-  /// the node that `LogsOptions::node` names.
+  /// Overload for an actor of this cluster that may have no name. For an actor that has ended, name its node in
+  /// `LogsOptions::node`. Also `invalid_argument` for an empty handle.
   Result<void> logs(const v1::ActorHandle& actor, const LogsOptions& options, const LogSink& line);
 
   /// Returns the types of this program; none after a move from this object.
@@ -352,7 +361,8 @@ public:
 
   /// Returns descriptions of the nodes' types; in an embedded cluster, of this program's types, at once. Otherwise
   /// blocks until the broker has answered, for at most `limits::call_deadline`, also while the broker is away.
-  /// @param wanted a task or actor type: if nodes of a restarted broker may still bring it, the answer waits for them.
+  /// @param wanted a task or actor type: after a restart of the broker, the answer waits while nodes that may have this
+  ///        type are still expected.
   /// @returns `deadline_exceeded` without an answer, `unavailable` if the cluster was closed.
   Result<DescribedTypes> described_types(std::string_view wanted = {});
 
@@ -364,8 +374,8 @@ public:
   /// another thread is closing it.
   void close();
 
-  /// Returns whether the cluster was closed, or is being closed: everything else fails with `unavailable` then, for
-  /// good. So does it after a move from this object.
+  /// Returns whether the cluster was closed or is being closed, so that all other calls fail with `unavailable` for
+  /// good. Also true for a moved-from object.
   [[nodiscard]] bool closed() const noexcept;
 
 private:
@@ -376,18 +386,19 @@ private:
   Result<Shared<Tensor>> put(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
   Future<void> kill(v1::KillActor message, const KillOptions& options);
   Future<ActorRef> find(v1::FindActor message, std::string who, Duration timeout);
-  /// Says in a request from inside whom its actor or group ends with.
+  /// Names in a request from inside a task or actor the holder that the new actor or group ends with.
   void set_spawner(v1::Spawner& spawner) const;
-  /// @param origin gets the number by which the actor can be told from all others.
+  /// @param origin receives the number that identifies the actor among all others.
   Future<ActorRef> begin_spawn(std::string_view type, Payload config, const Options& options, std::uint64_t& origin);
-  /// Spawns and waits, and says what it waits for.
+  /// Spawns an actor and waits for it, with notices about what the wait is for.
   Result<ActorRef> spawn_now(std::string_view type, Payload config, const Options& options);
 
   std::shared_ptr<detail::ClusterCore> core_;
   LeaseId parent_;
   // `HolderContext::run` of the holder; 0 outside of tasks.
   std::uint64_t run_ = 0;
-  // In whose quota a holder's requests count: that of its own lease. Empty outside of holders: the broker knows.
+  // The owner whose quota counts a holder's requests, as for the holder's own lease. Empty outside of holders, where
+  // the broker knows the owner.
   std::string quota_owner_;
   std::atomic<bool> owner_{false};
 };

@@ -3,6 +3,7 @@
 #include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
+#include <gpuactors/wire/closed.hpp>
 
 #include <fmt/format.h>
 
@@ -31,7 +32,7 @@ public:
 template <class Message>
 Result<void> ask_and_wait(const std::shared_ptr<detail::ClusterCore>& core, Message message) {
   if (core == nullptr)
-    return detail::closed_already();
+    return fail(cluster_closed());
   return detail::ask_done(*core, deadline_after(Clock::now(), limits::call_deadline), std::move(message)).get();
 }
 
@@ -43,7 +44,7 @@ Result<PlacementGroup> Cluster::create_group(const std::vector<Options>& bundles
 
 Future<PlacementGroup> Cluster::create_group_async(const std::vector<Options>& bundles, const GroupOptions& options) {
   if (core_ == nullptr)
-    return Future<PlacementGroup>::ready_with(detail::closed_already());
+    return Future<PlacementGroup>::ready_with(fail(cluster_closed()));
   // The broker checks this too, but the message for it should not grow with the mistake.
   if (bundles.size() > limits::bundles_per_group)
     return Future<PlacementGroup>::ready_with(
@@ -94,7 +95,7 @@ Result<void> Cluster::remove_group(GroupId group, Duration timeout) {
 
 Future<void> Cluster::remove_group_async(GroupId group) {
   if (core_ == nullptr)
-    return Future<void>::ready_with(detail::closed_already());
+    return Future<void>::ready_with(fail(cluster_closed()));
   v1::ReleaseGroup message;
   message.set_id(group.value());
   return detail::ask_done(*core_, never, std::move(message));

@@ -30,8 +30,9 @@ struct DaemonOptions {
   std::function<void(std::string_view)> notice = [](std::string_view) {};
   /// Called once with the address when the process is ready.
   std::function<void(std::string_view)> ready = [](std::string_view) {};
-  /// Is told when the daemon is ready, stands by, and ends, and, if it wants to know, that it is not stuck: that its
-  /// timers, its event loop and its main actor take turns. By default nobody is told.
+  /// The service manager to notify when the daemon is ready, stands by and ends and, if the manager asks for it, that
+  /// the daemon is not stuck: that its timers, its event loop and its main actor make progress. By default, there is
+  /// none.
   ServiceManager service{};
 };
 
@@ -42,23 +43,23 @@ struct BrokerDaemon {
   /// quotas.
   /// Empty means that a restarted broker knows only what its nodes and clients report.
   std::string store{};
-  /// "HOST:PORT" of a broker for which this one stands by: it keeps a copy of its state in `store`, and takes over when
-  /// that one does not answer any more and more than half of its nodes have asked here. Nodes and clients need both
-  /// addresses. Empty: this one serves, unless its store knows another broker of the cluster which serves now, or for
-  /// which this one stood by when it ended; then it stands by for that one.
+  /// "HOST:PORT" of a broker for which this one stands by: it keeps a copy of that broker's state in `store`, and takes
+  /// over when that broker no longer answers and more than half of its nodes have asked here. Nodes and clients need
+  /// both addresses. Empty: this broker serves, unless its store names another broker of the cluster that serves now,
+  /// or for which this one stood by when it ended; then it stands by for that broker.
   std::string standby_of{};
-  /// "HOST:PORT" by which nodes and the other broker of a pair know this one, where that is not what it listens at:
-  /// behind a container's bridge or NAT. Empty: `listen`.
+  /// "HOST:PORT" by which nodes and the other broker of a pair reach this one, if that differs from `listen`: behind a
+  /// container's bridge or NAT. Empty: `listen`.
   std::string advertise{};
-  /// Forget the broker that stood by for this one, which is not to come back.
+  /// Forget the broker that stood by for this one and will not come back.
   bool forget_standby = false;
-  /// How many nodes have to have asked before it takes over; 0: more than half of them. With fewer, a broker that is
-  /// only out of its sight may go on beside it, each with the nodes that it reaches.
+  /// How many nodes must have asked this broker before it takes over; 0: more than half of them. With fewer, a broker
+  /// that is merely out of this one's sight may continue in parallel, each of the two with the nodes that it reaches.
   std::size_t standby_votes = 0;
-  /// Called when it begins to stand by, with the address at which it listens.
+  /// Called when the broker begins to stand by, with the address at which it listens.
   std::function<void(std::string_view)> stands_by = [](std::string_view) {};
-  /// How long a broker that starts waits for the nodes and clients of the one before it: what has not come back then
-  /// has ended. Longer where it takes its time until others find the new one, as in Kubernetes.
+  /// How long a broker that starts waits for the nodes and clients of its predecessor; those that have not returned by
+  /// then count as ended. Choose more where others find the new broker slowly, as in Kubernetes.
   Duration settle = limits::settle;
   /// Quotas by owner, as `Cluster::set_quota` sets them. They replace those in `store`, which keeps them.
   std::map<std::string, double> quotas{};
@@ -78,7 +79,7 @@ struct NodeDaemon {
   /// Other countable resources, for example {"neuron_cores", 2}.
   std::map<std::string, double> resources{};
   /// Host memory that the node offers, in bytes; nothing means that of this machine, or of the control group that
-  /// bounds this process. 0 offers none. Its workers may not use more together: above it, the node ends one of them.
+  /// bounds this process. 0 offers none. If its workers together use more, the node ends one of them.
   std::optional<std::uint64_t> host_memory_bytes{};
   /// The part of the memory of the machine, or of the control group that bounds this process, above which the node ends
   /// one of its workers, so that the kernel does not end something else. From 0 to 1; 0 and 1 turn the guard off.
@@ -88,13 +89,14 @@ struct NodeDaemon {
   /// Where the node and its workers listen and clients reach them; without a host, at the address from which this
   /// machine reaches the broker. The node takes one port, and each of its workers two.
   Listening listening{};
-  /// The folder, of this node alone, that keeps the output of its workers; empty means one in the user's state folder.
+  /// The folder that keeps the output of the node's workers, not shared with other nodes; empty means one in the user's
+  /// state folder.
   std::string logs{};
   /// The programs that workers run. Each must call `gpuactors::main`, or `Cluster::open` before anything else. A task
   /// or actor runs in the first one that has its type. None means this program.
   ///
-  /// Workers of different programs on one GPU take turns on it: with several programs, its fractions bound memory, and
-  /// not SMs.
+  /// Workers of different programs take turns on a GPU: with several programs, fractions of a GPU bound memory, but not
+  /// SMs.
   std::vector<std::string> programs{};
   /// Files of shared libraries with tasks and actors, which the workers of each program load beside its types. A
   /// separate process tries them first; this process never loads them.
@@ -112,8 +114,8 @@ struct NodeDaemon {
   /// actors run). The node ends earlier when nothing is left, and at once on another signal. Zero: the node and all its
   /// work end at once.
   Duration stop_grace{};
-  /// Called each time that the broker has accepted the node, and each time that the connection to that broker is lost;
-  /// any thread, which they must not block.
+  /// Called each time a broker has accepted the node, and each time the connection to that broker is lost. Any thread;
+  /// they must not block it.
   std::function<void()> registered = [] {};
   std::function<void()> unregistered = [] {};
 };
@@ -124,10 +126,11 @@ struct NodeDaemon {
 ///          `not_found` without certificates, `permission_denied` with a client's.
 Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& options);
 
-/// Runs a node in the same way. The node registers with the broker, again whenever the broker was away, and takes its
-/// workers with it when it ends. On SIGUSR1 it starts its programs and plugins anew, as their files are then: what runs
-/// goes on in the old processes, which end with it, and what starts later runs in new ones.
-/// @returns also `not_found` or `invalid_argument` for a bad plugin, naming the plugin and the problem.
+/// Runs a node as `run_broker` runs a broker. The node registers with the broker, again after each absence of the
+/// broker, and ends its workers when it ends. On SIGUSR1, it reloads its programs and plugins from their files: running
+/// work continues in the old processes, which end with that work, and later work runs in new processes.
+/// @returns the errors of `run_broker`; also `not_found` or `invalid_argument` for a bad plugin, naming the plugin and
+///          the problem.
 Result<void> run_node(const NodeDaemon& node, const DaemonOptions& options);
 
 /// Runs a broker and one node of this machine in one process.
@@ -152,7 +155,8 @@ Result<void> load_plugins(const std::vector<std::string>& files);
 /// @returns the exit code of the process.
 int main(int argc, char** argv, const std::function<int(int, char**)>& program);
 
-/// The same for a `program` that may return an error: writes it to standard error in one line and returns exit code 1.
+/// Overload for a `program` that may return an error: writes the error to standard error in one line and returns exit
+/// code 1.
 int main(int argc, char** argv, const std::function<Result<void>(int, char**)>& program);
 
 /// Does the first step of `main`, for programs with their own main function. If a node started this program as its

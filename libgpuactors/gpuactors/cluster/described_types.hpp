@@ -10,7 +10,7 @@
 
 namespace gpuactors {
 
-/// Descriptions of tasks and actors. The pointers that it returns are valid as long as a copy of it lives.
+/// Descriptions of tasks and actors. Pointers that it returns are valid as long as a copy of the object lives.
 ///
 ///   GPUACTORS_LET(types, cluster.described_types());
 ///   GPUACTORS_LET(task, types.find_task("scale"));
@@ -27,12 +27,12 @@ public:
   /// Returns the descriptions of this program's types.
   static DescribedTypes of(const TypeRegistry& registry);
 
-  /// @returns `not_found` with similar names.
+  /// Find a description by name. @returns `not_found` with similar names.
   [[nodiscard]] Result<const v1::TaskDescription*> find_task(std::string_view name) const;
   [[nodiscard]] Result<const v1::ActorDescription*> find_actor(std::string_view name) const;
   static Result<const v1::MethodDescription*> find_method(const v1::ActorDescription& actor, std::string_view method);
 
-  /// Tasks, actors and methods in the order of their names.
+  /// Returns tasks, actors and methods in the order of their names.
   [[nodiscard]] const v1::TypeCatalog& catalog() const noexcept {
     return *catalog_;
   }

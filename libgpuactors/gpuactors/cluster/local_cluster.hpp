@@ -1,4 +1,4 @@
-// LocalCluster: a cluster of real processes on this machine, which a program or a test starts, and hurts.
+// LocalCluster: a cluster of real processes on this machine, which a program or a test starts, freezes and kills.
 #pragma once
 
 #include <gpuactors/cluster/cluster.hpp>
@@ -27,41 +27,42 @@ struct LocalNode {
   std::map<std::string, std::string> labels{};
   /// Other countable resources, for example {"neuron_cores", 2}.
   std::map<std::string, double> resources{};
-  /// Host memory that it offers, and the part of the machine's above which it ends a worker, as `NodeDaemon` has them.
+  /// Host memory that the node offers, and the part of the machine's memory above which it ends a worker, as in
+  /// `NodeDaemon`.
   std::optional<std::uint64_t> host_memory_bytes{};
   double memory_threshold = limits::memory_threshold;
   /// Environment variables of the node and its workers, on top of those of this program.
   std::map<std::string, std::string> environment{};
   /// The root of the file system in which accelerators other than GPUs are looked for.
   std::string accelerator_root{"/"};
-  /// The programs and the plugins of its workers, as `NodeDaemon` has them; none means this program.
+  /// The programs and the plugins of the node's workers, as in `NodeDaemon`; no programs means this one.
   std::vector<std::string> programs{};
   std::vector<std::string> plugins{};
   /// Whether tasks and actors on the node may compile kernels from source.
   bool runtime_source = true;
-  /// How long `LocalCluster::stop_node` lets the node's work move or end, as `NodeDaemon` has it. The end of the whole
-  /// cluster waits for nobody's work.
+  /// How long `LocalCluster::stop_node` lets the node's work move or end, as in `NodeDaemon`. The end of the whole
+  /// cluster does not wait for work.
   Duration stop_grace{};
 };
 
 /// The configuration of a `LocalCluster`.
 struct LocalClusterOptions {
-  /// The nodes that are there from the start; there may be none.
+  /// The initial nodes; may be empty.
   std::vector<LocalNode> nodes{LocalNode{}};
   /// Use plaintext. By default, all connections have the TLS of certificates made for this cluster alone.
   bool insecure = false;
   /// Whether the broker keeps the desired state in a file, from which it continues after `kill_broker`
   /// (`BrokerDaemon`).
   bool store = false;
-  /// The times of all processes and of this program, as in `ConnectOptions`. A test that waits until a frozen process
-  /// is noticed takes short ones; a busy machine keeps processes silent for longer than that now and then.
+  /// The times of all processes and of this program, as in `ConnectOptions`. A test that waits for a frozen process to
+  /// be noticed needs short times; but on a busy machine, healthy processes may be silent for longer than that.
   Duration heartbeat = limits::heartbeat;
   Duration link_timeout = limits::link_timeout;
   /// What the broker keeps for `LocalCluster::cluster` after a lost connection, as in `ConnectOptions`.
   Duration reconnect_grace{};
-  /// Gets each line that a process writes, the lines of workers with a mark such as "[device 0]", on a thread of the
-  /// cluster, one at a time. It must not throw, nor call the cluster's members. By default, the lines go to standard
-  /// error, after the name of their process; null means nowhere. `LocalCluster::output` has the last ones in any case.
+  /// Called with each line that a process writes (those of workers with a mark such as "[device 0]"), on a thread of
+  /// the cluster, one line at a time. Must not throw, nor call the cluster's members. By default, lines go to standard
+  /// error after the name of their process; null discards them. `LocalCluster::output` keeps the last ones in any case.
   std::function<void(std::string_view process, std::string_view line)> on_line = write_line;
 
   /// Writes "n0: the line" to standard error.
@@ -72,19 +73,19 @@ struct LocalClusterOptions {
 /// for tests of what happens when one of them dies. All ports are on the loopback interface and are chosen by the
 /// system. Certificates, logs and the broker's store lie in a folder of the cluster's own.
 ///
-/// The processes and their workers are this very program, started again, and so know its tasks and actors. It must
-/// therefore call `gpuactors::main`, `run_if_worker` or `Cluster::open(argc, argv)` before anything else; a program of
-/// tests calls `run_if_worker` in a main function of its own.
+/// The processes and their workers run this program's own executable and therefore have its tasks and actors. So the
+/// program must call `gpuactors::main`, `run_if_worker` or `Cluster::open(argc, argv)` before anything else; a test
+/// program calls `run_if_worker` in a main function of its own.
 ///
-/// All of it ends with the object: nodes and broker in order, what does not end within a while by force. If the program
-/// ends without destroying the object, also by SIGKILL, the kernel ends the processes; the folder is then removed when
-/// a program of the same user starts its next LocalCluster.
+/// The destructor ends the nodes and the broker in order, and by force if they take too long. If the program ends
+/// without destroying the object, even by SIGKILL, the kernel ends the processes; the folder is then removed when a
+/// program of the same user starts its next LocalCluster.
 ///
 /// Movable; members may be called from any thread, and those that start, end or freeze something wait for each other.
 /// No member throws. None may be called on a moved-from object.
 class LocalCluster {
 public:
-  /// The name of the broker's process, beside those of the nodes.
+  /// The name of the broker's process; nodes have names of their own.
   static constexpr std::string_view broker = "broker";
 
   /// Starts the processes and connects to them; returns when all nodes are registered with the broker.
@@ -100,45 +101,47 @@ public:
 
   // -- use -------------------------------------------------------------------------------------
 
-  /// This program's connection, which ends with this object.
+  /// Returns this program's connection, which ends with this object.
   [[nodiscard]] Cluster& cluster() noexcept;
 
-  /// "127.0.0.1:PORT", for `--broker`. The same for the cluster's life, whatever happens to the broker.
+  /// Returns "127.0.0.1:PORT", for `--broker`. It stays the same for the cluster's life, whatever happens to the
+  /// broker.
   [[nodiscard]] std::string broker_address() const;
 
-  /// The folder with the certificates, for `--certs`; empty with plaintext. It has the authority's key too, which
-  /// issues others (`CertificateFolder::issue`).
+  /// Returns the folder with the certificates, for `--certs`; empty with plaintext. The folder also has the authority's
+  /// key, which issues further certificates (`CertificateFolder::issue`).
   [[nodiscard]] std::string certificates() const;
 
-  /// What further clients of this program connect with; without the grace of `cluster`.
+  /// Returns options with which further clients of this program connect, without the reconnect grace of `cluster`.
   [[nodiscard]] ConnectOptions connect_options() const;
 
-  /// The names of the nodes whose processes run, sorted.
+  /// Returns the names of the nodes whose processes run, sorted.
   [[nodiscard]] std::vector<std::string> nodes() const;
 
-  /// The process of a node or of the broker. The pids of workers are in `ActorInfo` and in `pids`.
-  /// @returns `not_found` with similar names if there is none, and how it ended if it did.
+  /// Returns the process id of a node or of the broker. Those of workers are in `ActorInfo` and in `pids`.
+  /// @returns `not_found` with similar names if there is no such process, and how it ended if it did.
   [[nodiscard]] Result<pid_t> pid(std::string_view name) const;
 
-  /// The same with all processes below it, its workers first of all; the process itself is the first.
+  /// Returns the process id of a node or of the broker, then those of all processes below it, such as its workers.
   [[nodiscard]] Result<std::vector<pid_t>> pids(std::string_view name) const;
 
-  /// The last lines that the processes wrote, each after the name of its process: for messages of failed tests.
+  /// Returns the last lines that the processes wrote, each after the name of its process: for messages of failed tests.
   [[nodiscard]] std::string output() const;
 
   // -- change ----------------------------------------------------------------------------------
   // Each member below returns `not_found` with similar names if no process of that name runs.
 
-  /// Starts another node, or one of a name that has ended; returns its name when it is registered.
-  /// @returns the errors of `start`; `already_exists` if a node of the name runs, `unavailable` if the broker does not.
+  /// Starts another node, or again one that has ended; returns its name when it is registered.
+  /// @returns the errors of `start`; `already_exists` if a node of that name runs, `unavailable` if the broker does not
+  ///          run.
   Result<std::string> add_node(LocalNode node);
 
-  /// Ends a node in order, as SIGTERM does, and waits for its end. A frozen one is resumed first.
+  /// Ends a node in order, as SIGTERM does, and waits for its end. Resumes a frozen node first.
   /// @returns `deadline_exceeded` if it did not end in time and was killed.
   Result<void> stop_node(std::string_view name);
 
-  /// Kills a node with everything below it, at one moment, as a power cut does. Returns when all of it is gone; the
-  /// broker notices it by itself.
+  /// Kills a node and all processes below it at one moment, like a power cut. Returns when all are gone; the broker has
+  /// to notice by itself.
   Result<void> kill_node(std::string_view name);
 
   /// Kills the broker.
@@ -146,14 +149,14 @@ public:
 
   /// Starts the broker again, at the same address and with the same store. Nodes and clients return to it by
   /// themselves, within about a second.
-  /// @returns `already_exists` if it runs, `unavailable` if its port has been taken meanwhile.
+  /// @returns `already_exists` if the broker runs, `unavailable` if its port has been taken meanwhile.
   Result<void> start_broker();
 
-  /// Has a node with all its workers, or the broker, stand still, as a paused virtual machine does (SIGSTOP). Returns
-  /// when none of its threads runs any more.
+  /// Freezes a node with all its workers, or the broker, like a paused virtual machine (SIGSTOP). Returns when none of
+  /// their threads runs any more.
   Result<void> freeze(std::string_view name);
 
-  /// Lets it go on (SIGCONT).
+  /// Resumes a frozen node or broker (SIGCONT).
   Result<void> resume(std::string_view name);
 
 private:

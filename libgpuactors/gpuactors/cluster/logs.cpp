@@ -1,6 +1,7 @@
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/log_client.hpp>
+#include <gpuactors/wire/closed.hpp>
 
 #include <fmt/format.h>
 
@@ -10,7 +11,7 @@ namespace {
 
 Result<void> check(const detail::ClusterCore* core, const LogsOptions& options) {
   if (core == nullptr)
-    return fail(Errc::unavailable, "the cluster was closed");
+    return fail(cluster_closed());
   if (options.count > limits::log_tail_lines)
     return fail(Errc::invalid_argument, fmt::format("{} lines of a log are too many at once: {} at most", options.count,
                                                     limits::log_tail_lines));

@@ -37,7 +37,7 @@ struct LogsOptions {
   std::stop_token stop{};
 };
 
-/// Takes a line and returns whether it wants more. Called on the thread that called `Cluster::logs`.
+/// Takes a line and returns whether to continue. Called on the thread that called `Cluster::logs`.
 using LogSink = std::function<bool(const LogRecord&)>;
 
 } // namespace gpuactors

@@ -45,10 +45,11 @@ struct Options {
   std::string accelerator_type{};
   /// Other countable resources of the node, for example {"neuron_cores", 1}.
   std::map<std::string, double> resources{};
-  /// Host memory of the node in bytes. Counted when the work is placed; and in a cluster of processes, work with a
-  /// process of its own (`Isolation::process`, or several devices) is held to it: a process whose private memory is
-  /// above it is ended, with `worker_died` and the numbers. The node looks a few times a second, so a process can have
-  /// more for a moment. Work that shares a process is held by the node's guard alone (`NodeDaemon::memory_threshold`).
+  /// Host memory of the node in bytes, counted when the work is placed. In a cluster of processes, it is also enforced
+  /// for work with a process of its own (`Isolation::process`, or several devices): a process whose private memory
+  /// exceeds it is ended, with `worker_died` and the numbers. The node checks a few times a second, so a process can
+  /// exceed it for a moment. Work that shares a process is bounded only by the node's guard
+  /// (`NodeDaemon::memory_threshold`).
   std::uint64_t host_memory_bytes = 0;
 
   // -- where and when --------------------------------------------------------------------------
@@ -63,8 +64,8 @@ struct Options {
   int priority = 0;
   /// Prefer the device with the most room instead of packing.
   bool spread = false;
-  /// Give up with `no_capacity` after this time in the queue. For tasks, each time that they are queued; for actors,
-  /// before their first life: one that restarts waits without limit.
+  /// Give up with `no_capacity` after this time in the queue. For a task, the time starts anew whenever it is queued
+  /// again. For an actor, it applies before the first life only: a restarting actor waits without limit.
   std::optional<Duration> queue_timeout{};
   /// Wait for a node that could serve the request instead of failing with `infeasible`, or `not_found` if no node has
   /// its type.
@@ -77,8 +78,8 @@ struct Options {
 
   // -- identity and life -----------------------------------------------------------------------
 
-  /// Actors: a name, unique in its name space, to find the actor by. Tasks: a name for the event log; tasks share
-  /// leases only with tasks of the same name and resources, and between processes of the same type.
+  /// Actors: a name, unique in its name space, by which the actor can be found. Tasks: a name for the event log. Tasks
+  /// share a lease only if their names and resources are equal and, in a cluster of processes, also their task types.
   std::string name{};
   /// Actors: the name space of `name`.
   std::string name_space{};
@@ -93,12 +94,11 @@ struct Options {
   /// Actors: how long the first start may take, from the order to its node until its constructor is done, before
   /// `spawn` fails with `deadline_exceeded` and the actor is killed. None: no limit.
   std::optional<Duration> spawn_timeout{};
-  /// Actors: a method, or a function that the actor has posted, that runs for longer than this and shows no progress
-  /// counts as stuck, also while it waits for others or for the reader of its stream. Progress is an item of a stream,
-  /// a `save`, or `Actor::alive`. The worker process is ended, with all that runs in it
-  /// (`Isolation::process` gives the actor one of its own): callers get `worker_died`, and the actor restarts if it has
-  /// restarts left. Looked at about once a second. In an embedded cluster, where no thread can be ended, the event log
-  /// tells of it, and nothing else happens. None: never.
+  /// Actors: a method or posted function that runs this long without progress counts as stuck, even while it waits for
+  /// others or for the reader of its stream. A stream item, `save` and `Actor::alive` are progress. The worker checks
+  /// about once a second, and ends its process with everything in it (`Isolation::process` gives an actor its own):
+  /// callers get `worker_died`, and the actor restarts if restarts are left. An embedded cluster cannot end a thread:
+  /// it only logs an event. None: never.
   std::optional<Duration> stuck_after{};
   /// Actors: how often a call that the actor's death interrupted is repeated on the restarted actor, -1 meaning as
   /// often as it is restarted; the method may then run more than once.
@@ -117,7 +117,7 @@ struct Options {
   /// implies `Isolation::process`. Fails with `invalid_argument` for more than `limits::environment_bytes` in all,
   /// malformed names, and variables that control the library, the loader or the visibility of devices, or name files or
   /// peers (GPUACTORS_*, LD_*, CUDA_VISIBLE_DEVICES, NCCL_DEBUG_FILE, OTEL_*, HOME, ...; all of them:
-  /// docs/guide/cluster.md). An embedded cluster has one process and refuses all (`unsupported`).
+  /// docs/guide/cluster.md). An embedded cluster has one process and refuses any (`unsupported`).
   std::map<std::string, std::string> environment{};
   /// Tasks: how often a task whose worker died is repeated; -1 means any number of times. The task may then run more
   /// than once. Streamed tasks are not repeated.
@@ -125,7 +125,7 @@ struct Options {
   /// Tasks: errors of the task itself after which it is repeated, too, within `max_retries`.
   std::vector<Errc> retry_errors{};
   /// Tasks: how many tasks of a shape a process runs before it is replaced; implies `Isolation::process`. 1 gives each
-  /// task a fresh process; 0 means no limit. An embedded cluster has one process: it has no effect there.
+  /// task a fresh process; 0 means no limit. No effect in an embedded cluster, which has one process.
   int max_calls = 0;
 
   friend bool operator==(const Options&, const Options&) = default;
@@ -164,7 +164,7 @@ struct PlacementGroup {
   std::vector<Bundle> bundles;
 };
 
-/// Writes a line for whoever runs the program: "gpuactors: LINE".
+/// Writes a line for the person who runs the program to standard error: "gpuactors: LINE".
 void notice_to_standard_error(std::string_view line);
 
 /// One node of an embedded cluster.
@@ -179,7 +179,7 @@ struct EmbeddedNode {
   /// Other countable resources, for example {"neuron_cores", 2}.
   std::map<std::string, double> resources{};
   /// Host memory that the node offers, in bytes; nothing means that of this machine, or of the control group that
-  /// bounds this process, and 0 none. Counted, and not watched: nobody ends a part of the program.
+  /// bounds this process. 0 offers none. Counted, but not enforced, as no part of the program can be ended.
   std::optional<std::uint64_t> host_memory_bytes{};
   /// The root of the file system in which accelerators other than GPUs are looked for, except for those that
   /// `resources` names.
@@ -209,19 +209,19 @@ struct ConnectOptions {
   /// `limits::link_timeout_least` to `link_timeout_most`, the second at least twice the first.
   Duration heartbeat = limits::heartbeat;
   Duration link_timeout = limits::link_timeout;
-  /// How long the broker keeps the program's running tasks, actors and groups after their connection is lost without
-  /// having been closed: a paused machine or a replaced cable then ends nothing. At most
+  /// How long the broker keeps the program's running tasks, actors and groups after the program's connection is lost
+  /// without having been closed, so that a paused machine or a replaced cable ends nothing. At most
   /// `limits::reconnect_grace_most`. Zero: they end at once, so that the resources of a killed program are free at
   /// once. A broker that was restarted meanwhile waits for its own `BrokerDaemon::settle` instead.
   Duration reconnect_grace{};
   /// The types known here, so that calls are checked before they are sent; null means the types that the program
   /// registered.
   std::shared_ptr<const TypeRegistry> registry{};
-  /// After which time `Cluster::close` and `Cluster::spawn` say what they wait for, and again after twice that, and so
-  /// on; zero: never.
+  /// How long `Cluster::close` and `Cluster::spawn` wait before a notice says what they wait for. The interval doubles
+  /// with each notice, up to `limits::notice_longest`; zero: no notices.
   Duration close_notice = limits::close_notice;
   Duration spawn_notice = limits::spawn_notice;
-  /// Is called with these lines, on any thread; what it throws is lost.
+  /// Called with each notice, on any thread. Exceptions are ignored.
   std::function<void(std::string_view)> notice = notice_to_standard_error;
 };
 
@@ -238,11 +238,11 @@ struct EmbedOptions {
   std::string record{};
   /// The types that the cluster can run; null means the types that the program registered.
   std::shared_ptr<const TypeRegistry> registry{};
-  /// After which time `Cluster::close` and `Cluster::spawn` say what they wait for, and again after twice that, and so
-  /// on; zero: never.
+  /// How long `Cluster::close` and `Cluster::spawn` wait before a notice says what they wait for. The interval doubles
+  /// with each notice, up to `limits::notice_longest`; zero: no notices.
   Duration close_notice = limits::close_notice;
   Duration spawn_notice = limits::spawn_notice;
-  /// Is called with these lines, on any thread; what it throws is lost.
+  /// Called with each notice, on any thread. Exceptions are ignored.
   std::function<void(std::string_view)> notice = notice_to_standard_error;
 };
 

@@ -15,20 +15,19 @@ namespace detail {
 
 class ClusterCore;
 
-/// The cluster that something is owned in. Null after its end, when nothing is left to be ended.
+/// The cluster of an owned actor or group. Null after the cluster's end, when nothing is left to be ended.
 using OwnersCluster = std::weak_ptr<ClusterCore>;
 
-/// Send the order, and wait for nothing. No effect for what has ended.
+/// Send the order to end an actor or remove a group, and do not wait. No effect if it has ended already.
 void end_owned(const OwnersCluster& cluster, const ActorRef& actor) noexcept;
 void end_owned(const OwnersCluster& cluster, const PlacementGroup& group) noexcept;
 
 } // namespace detail
 
-/// Owns what `Cluster::spawn` or `Cluster::create_group` returned: its end ends an actor for good, as `Cluster::kill`
-/// does, and a group as `Cluster::remove_group` does, with all that runs in it. The order is sent and not waited for,
-/// so that destroying never blocks; who needs to know when the resources are free calls `Cluster::kill`. If the cluster
-/// was closed, or the broker does not answer any more, nothing is sent. Moved-from and default-made objects own
-/// nothing. One thread at a time.
+/// Owns an actor or placement group: destroying the owner kills the actor for good (`Cluster::kill`), or removes the
+/// group with everything in it (`Cluster::remove_group`). The destructor sends the order and does not wait; call
+/// `Cluster::kill` yourself if you must know when resources are free. Nothing is sent if the cluster was closed or the
+/// broker no longer answers. Default-constructed and moved-from objects own nothing. One thread at a time.
 template <class T>
 class Owned {
 public:
@@ -57,7 +56,7 @@ public:
     reset();
   }
 
-  /// Whether something was given to it that it has not given up or ended.
+  /// Returns whether it owns an actor or group that it has not released or ended.
   explicit operator bool() const noexcept {
     return owns_;
   }
@@ -70,13 +69,13 @@ public:
     return &value_;
   }
 
-  /// Gives up the ownership: what was owned lives on.
+  /// Gives up ownership and returns the actor or group, which lives on.
   [[nodiscard]] T release() noexcept {
     owns_ = false;
     return std::move(value_);
   }
 
-  /// Ends what is owned now.
+  /// Ends the owned actor or group now.
   void reset() noexcept {
     if (std::exchange(owns_, false))
       detail::end_owned(cluster_, value_);
@@ -102,7 +101,7 @@ struct TakeOver {
   }
 };
 
-/// The state of a future that owns what is being made.
+/// The state of a future that owns an actor or group while it is being created.
 template <class T>
 class OwningState : public TransformState<Owned<T>, T, TakeOver<T>> {
 public:
@@ -114,7 +113,7 @@ public:
   OwningState(const OwningState&) = delete;
   OwningState& operator=(const OwningState&) = delete;
 
-  /// Nobody has taken it: withdraws the request, and ends what comes all the same.
+  /// Unless the value was taken, withdraws the request, and ends an actor or group that is created all the same.
   ~OwningState() override {
     if (taken_)
       return;

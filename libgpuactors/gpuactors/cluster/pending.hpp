@@ -45,8 +45,8 @@ public:
   PendingWork& operator=(const PendingWork&) = delete;
   ~PendingWork() override;
 
-  /// Makes `call` a part of what this thread works for, and begins the span of the wait for its answer. Before the call
-  /// is sent.
+  /// Makes `call` a part of the span that this thread works for, and begins the span of the wait for its answer. Call
+  /// it before the call is sent.
   /// @param actor the reference, for a call of an actor; null for a task.
   void begin_span(Call& call, const ActorCell* actor);
 
@@ -57,11 +57,11 @@ public:
   /// Completes the future; no effect if it is complete already. Any thread.
   virtual void finish(Result<Payload> result) = 0;
 
-  /// Whether the future is complete. Any thread.
+  /// Returns whether the future is complete. Any thread.
   [[nodiscard]] virtual bool finished() const noexcept = 0;
 
 protected:
-  /// The work has ended. Any thread; the first end counts.
+  /// Ends the span of the work. Any thread; the first end counts.
   void end_span(const Result<Payload>& result) {
     if (span_.load(std::memory_order_relaxed) != nullptr)
       close_span(result);
@@ -91,7 +91,7 @@ public:
 
   [[nodiscard]] bool finished() const noexcept override = 0;
 
-  /// What the dispatcher uses; set before the task is submitted.
+  /// For the dispatcher; set before the task is submitted.
   std::weak_ptr<ClusterCore> core;
   Call call;
 
@@ -138,9 +138,9 @@ private:
   // The call, kept while it may have to be sent again.
   Call call_;
   int retries_left_ = 0;
-  /// Look-ups that found nobody there, one after the other; for one look-up at a time.
+  /// Look-ups in a row that did not find the actor; used by one look-up at a time.
   int empty_looks_ = 0;
-  /// Why the last of them did.
+  /// Why the last of these look-ups failed.
   std::string unreached_;
   std::atomic<bool> withdrawn_{false};
   std::atomic<bool> counted_{false};
@@ -238,7 +238,8 @@ public:
   }
 
 private:
-  /// With the lock, which it gives back: has the function called that waits, if there is one.
+  /// Posts the function of `when_ready`, if there is one, to the callback thread. Called with the lock, which it
+  /// releases.
   void call_back(std::unique_lock<std::mutex> lock) {
     if (!when_ready_)
       return;

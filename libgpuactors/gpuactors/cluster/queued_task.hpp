@@ -1,4 +1,4 @@
-// QueuedTask: what decides where and when a task runs, apart from what the task is. Plumbing behind Cluster.
+// QueuedTask: the state that decides where and when a task runs, apart from the task itself. Plumbing behind Cluster.
 #pragma once
 
 #include <gpuactors/base/error.hpp>
@@ -21,7 +21,7 @@ public:
   QueuedTask& operator=(const QueuedTask&) = delete;
   virtual ~QueuedTask() = default;
 
-  /// Whether its result is there, so that it need not run any more. Any thread.
+  /// Returns whether the task has a result, so that it need not run any more. Any thread.
   [[nodiscard]] virtual bool finished() const noexcept = 0;
 
   /// How often the task may be repeated when its worker dies; -1: any number of times. Set before it is submitted.

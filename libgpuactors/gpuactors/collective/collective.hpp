@@ -40,15 +40,16 @@ struct Operation;
 struct Patience;
 } // namespace detail
 
-/// The type of `collective_method`: only `concurrent_method` registers it, as members wait for each other in others.
+/// The type of `collective_method`: only `concurrent_method` registers it, because members wait for each other inside
+/// their other methods.
 struct CollectiveMethod : Method<v1::CollectiveCall, v1::CollectiveAnswer> {
   using Method::Method;
   static constexpr bool concurrent_only = true;
 };
 
-/// The method by which members reach each other: types that derive from `WithPeers` have it. Its name is reserved.
-/// Another concurrent method of the same actor that waits holds up all members meanwhile: an actor has one thread for
-/// all of them.
+/// The method by which members reach each other; types that derive from `WithPeers` have it. Its name is reserved.
+/// While another concurrent method of the same actor waits, all members wait, because an actor has one thread for all
+/// its concurrent methods.
 inline constexpr CollectiveMethod collective_method{"gpuactors.collective"};
 
 /// An actor's part in a collective group, which `form_collective` makes.
@@ -56,33 +57,30 @@ inline constexpr CollectiveMethod collective_method{"gpuactors.collective"};
 /// All members call the same operations in the same order, each on its own actor's thread, in a method (never in a
 /// concurrent one). An operation waits for the other members, and ends in any case: when it is done, or with the error
 /// that ended the group. After an error the group is over for all its members, every operation of it fails with that
-/// error, and arrays have undefined contents; the program forms a new group. Operations that are alike give the same
-/// bits on every member, and again when they are repeated with members in the same order.
+/// error, and arrays have undefined contents; the program forms a new group. An operation gives the same bits on every
+/// member, and again when it is repeated with members in the same order.
 ///
-/// A call whose deadline has passed, or that was cancelled, takes part in no group that it has not begun an operation
-/// in: its operations fail, and that group does not end by it.
-///
-/// A member must not end before all members have answered: what another one has not taken yet ends with it.
-/// Answers of members are taken on the thread that also runs a program's callbacks (`Future::then`): a callback that
-/// blocks holds up the operations of all members in its process.
+/// A call whose deadline has passed, or that was cancelled, does not enter a group in which it has not begun an
+/// operation: its operations fail without ending that group. Do not end a member before all members' calls are
+/// answered: data that the next member has not taken yet would be lost. Answers are processed on the process's callback
+/// thread, so a `Future::then` callback that blocks delays the operations of all members in its process.
 ///
 /// Errors of all operations:
-/// - `invalid_argument`: the members called different operations, with what two of them called; or the actor is in no
+/// - `invalid_argument`: the members called different operations, saying what two of them called; or the actor is in no
 ///   group, or arguments are wrong;
 /// - `unavailable`: a member died, was asked to stop, has lost its device, or takes no more calls
 ///   (`max_pending_calls`), with its rank and name;
-/// - `cancelled`: this actor was asked to stop (`stop_requested`), the group was formed anew, or somebody called
-///   `abort`;
-/// - `out_of_memory`: this member, or another one, has no memory for what it was called with;
+/// - `cancelled`: this actor was asked to stop (`stop_requested`), the group was formed again, or `abort` was called;
+/// - `out_of_memory`: this member, or another one, has no memory for the operation;
 /// - `deadline_exceeded`: the timeout, or the deadline of the running call, came first here or at another member, with
 ///   what it waited for;
 /// - `stale_epoch` and others of the stream, where tensors are used.
 ///
-/// What a member has sent and the next one has not used is at most 4 MiB. A group of one member does nothing, at once.
-/// Members are found by the method `collective_method`, which the type registers; `WithPeers` has both.
+/// At most 4 MiB of what a member has sent wait until the next member uses them. In a group of one member, operations
+/// return at once. Members are found by the method `collective_method`, which the type registers; `WithPeers` has both.
 class Collective {
 public:
-  /// `actor` must outlive it, and is its owner.
+  /// Creates the part of `actor`, which owns this object and must outlive it.
   explicit Collective(Actor& actor);
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
@@ -90,19 +88,19 @@ public:
 
   // -- operations: the actor's thread --------------------------------------------------------------
 
-  /// Puts the combination of all members' arrays in the place of each one's own: numbers of any element type but bytes,
-  /// as many at each member.
+  /// Replaces each member's array with the combination of all members' arrays. All have the same number of elements, of
+  /// any type but bytes.
   template <TensorValues R>
   Result<void> all_reduce(R&& values, Reduction reduction = Reduction::sum, Duration timeout = Duration::max()) {
     return reduce(std::ranges::data(values), std::ranges::size(values), dtype_of<ElementOf<R>>, reduction, timeout);
   }
 
-  /// The same for a tensor: waits for the work that is queued on `stream`, and returns when the tensor has the result.
-  /// The array goes through host memory of as many bytes, which is kept for the next operation.
+  /// Overload for a tensor: waits for the work that is queued on `stream`, and returns when the tensor has the result.
+  /// The array goes through host memory of the same size, which is kept for the next operation.
   Result<void> all_reduce(Stream& stream, Tensor& tensor, Reduction reduction = Reduction::sum,
                           Duration timeout = Duration::max());
 
-  /// Puts the array of the member `root` in the place of each one's own. Of any element type, as many at each member.
+  /// Replaces each member's array with that of the member `root`. All have the same number of elements, of any type.
   template <TensorValues R>
   Result<void> broadcast(R&& values, std::size_t root = 0, Duration timeout = Duration::max()) {
     return spread(std::ranges::data(values), std::ranges::size(values), dtype_of<ElementOf<R>>, root, timeout);
@@ -110,8 +108,8 @@ public:
 
   Result<void> broadcast(Stream& stream, Tensor& tensor, std::size_t root = 0, Duration timeout = Duration::max());
 
-  /// Returns the arrays of all members one after the other, in the order of their ranks. Of any element type, as many
-  /// at each member.
+  /// Returns the arrays of all members one after the other, in the order of their ranks. All have the same number of
+  /// elements, of any type.
   template <TensorValues R>
   Result<std::vector<ElementOf<R>>> all_gather(const R& values, Duration timeout = Duration::max()) {
     std::vector<ElementOf<R>> all;
@@ -123,7 +121,7 @@ public:
     return all;
   }
 
-  /// The same for tensors: `all` has the elements of `own` times the number of members.
+  /// Overload for tensors: `all` has the elements of `own` times the number of members.
   Result<void> all_gather(Stream& stream, const Tensor& own, Tensor& all, Duration timeout = Duration::max());
 
   /// Returns when all members have called it.
@@ -135,15 +133,15 @@ public:
 
   // -- the group: any thread of the actor ----------------------------------------------------------
 
-  /// Return this member's place and the number of members; 0 and 0 in no group.
+  /// Return this member's rank and the number of members; 0 and 0 in no group.
   [[nodiscard]] std::size_t rank() const;
   [[nodiscard]] std::size_t size() const;
 
-  /// Returns the error that ended the group; nothing while it lasts, and in none. For members that also wait for
-  /// something else than operations.
+  /// Returns the error that ended the group; nothing while the group lasts, and in no group. For members that also wait
+  /// for something other than operations.
   [[nodiscard]] std::optional<Error> ended() const;
 
-  /// Answers what other members and the program say. The concurrent method `collective_method` calls it.
+  /// Answers messages of other members and of the program. The concurrent method `collective_method` calls it.
   [[nodiscard]] Future<v1::CollectiveAnswer> serve(const v1::CollectiveCall& call) const;
 
 private:
@@ -153,7 +151,7 @@ private:
                       Duration timeout);
   [[nodiscard]] detail::Patience patience(Duration timeout) const;
   Result<void> join(std::uint64_t generation, const v1::CollectiveJoin& join) const;
-  /// Brings a tensor to `scratch_`, and back.
+  /// Copy a tensor to `scratch_`, and back.
   Result<void> fetch(Stream& stream, const Tensor& tensor, std::size_t offset);
   Result<void> store(Stream& stream, Tensor& tensor);
 
@@ -162,8 +160,9 @@ private:
   std::vector<std::byte> scratch_;
 };
 
-/// An actor that has peers: `Base` is `GPUActor`, `FractionalGPUActor` or `Actor`. Its types have `collective_method`
-/// without registering it; a class with a `register_methods` of its own calls that of this one there.
+/// An actor that has peers: `Base` is `GPUActor`, `FractionalGPUActor` or `Actor`. Derived types have
+/// `collective_method` without registering it; a class with a `register_methods` of its own calls that of `WithPeers`
+/// there.
 template <std::derived_from<Actor> Base>
 class WithPeers : public Base {
 public:
@@ -177,7 +176,7 @@ public:
     builder.concurrent_method(collective_method, &WithPeers::collective_call);
   }
 
-  /// What `collective_method` runs.
+  /// Implements `collective_method`.
   [[nodiscard]] Future<v1::CollectiveAnswer> collective_call(const v1::CollectiveCall& call) const {
     return peers_.serve(call);
   }

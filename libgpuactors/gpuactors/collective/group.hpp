@@ -1,4 +1,4 @@
-// Forming groups of actors whose class is made `WithPeers`: the program's part.
+// Forms groups of actors that derive from `WithPeers`: the program's part.
 #pragma once
 
 #include <gpuactors/base/limits.hpp>
@@ -10,7 +10,7 @@
 
 namespace gpuactors {
 
-/// A group as it was formed. Copyable; any thread. It does not end when this object does: its members know each other.
+/// A group that was formed. Copyable; any thread. The group does not end with this object: its members know each other.
 class CollectiveGroup {
 public:
   CollectiveGroup(std::uint64_t generation, std::vector<ActorRef> members)
@@ -23,13 +23,13 @@ public:
     return members_;
   }
 
-  /// Returns the random number that tells this group from all others.
+  /// Returns the random number that identifies this group.
   [[nodiscard]] std::uint64_t generation() const noexcept {
     return generation_;
   }
 
-  /// Ends the group: what its members call, now and later, fails with `cancelled` and `reason`. Does not wait for them.
-  /// Has no effect on members that are in another group by now.
+  /// Ends the group: the operations of its members, now and later, fail with `cancelled` and `reason`. Does not wait
+  /// for the members. Has no effect on members that are in another group by now.
   void abort(std::string_view reason) const;
 
 private:
@@ -37,11 +37,11 @@ private:
   std::vector<ActorRef> members_;
 };
 
-/// Makes the actors members of one group, with ranks in the order of the list, and returns when all have joined. A
-/// group that a member was in before is over, for all its members; so the same call forms a group anew after one of
-/// them was started anew or replaced. Wait for the answers of all members' calls first: one that waits for its turn
-/// would begin in the new group. An answer `deadline_exceeded` or `cancelled` is not the end of its method: that may
-/// still run, and its operations fail in the new group, which goes on. Any thread, also those of tasks and actors.
+/// Forms one group, with ranks in list order, and returns when all have joined. An earlier group of any of them is over
+/// for all of its members; so the same call re-forms a group after a member was restarted or replaced. First wait for
+/// the answers of all calls to the members: a call still queued would begin in the new group. After `deadline_exceeded`
+/// or `cancelled`, a method may still run; its operations then fail, and the new group goes on. Any thread, also those
+/// of tasks and actors.
 /// @param timeout bounds each of the two steps: all join, all begin.
 /// @returns `invalid_argument` for an empty list, an empty reference or an actor that is in the list twice;
 ///          `not_found` if an actor's type has not registered `collective_method`; `deadline_exceeded` after the

@@ -1,4 +1,4 @@
-// How the values of several members become one.
+// Reductions: combine the values of several members into one.
 #pragma once
 
 #include <gpuactors/device/types.hpp>
@@ -11,8 +11,8 @@ namespace gpuactors {
 
 /// The numbers are part of the wire format: append only.
 enum class Reduction : std::uint8_t {
-  /// Integers wrap around. Numbers of 16 bits are rounded after each addition, once for each member but one: sums over
-  /// many members, or over many steps, belong into f32.
+  /// Integers wrap around. Numbers of 16 bits are rounded after each addition, once for each member but one: use f32
+  /// for sums over many members or many steps.
   sum = 1,
   min = 2,
   max = 3,
@@ -20,7 +20,7 @@ enum class Reduction : std::uint8_t {
 
 [[nodiscard]] std::string_view to_string(Reduction reduction) noexcept;
 
-/// Whether elements of this type can be reduced: all but bytes.
+/// Returns whether elements of this type can be reduced: all but bytes.
 [[nodiscard]] bool is_reducible(DType dtype) noexcept;
 
 /// Combines `count` elements with those at `into`, which is aligned for them; `values` need not be. Any thread. Does

@@ -1,9 +1,9 @@
-// Team: actors that work together, and go on together when one of them is lost with its process, device or node. For
-// trainings that run for hours on several devices.
+// Team: actors that work together, and continue together after one of them is lost with its process, device or node.
+// For training that runs for hours on several devices.
 //
-//   // The class is made `WithPeers`; its method streams reports, each with all that is needed to go on from there:
+//   // The class derives from `WithPeers`; its method streams reports, each with all that is needed to continue:
 //   Result<void> Worker::train(const Lesson& lesson, ReplyStream<Report>& reports) {
-//     ... begin anew, or with the checkpoint that the lesson names ...
+//     ... start, or resume from the checkpoint that the lesson names ...
 //     for (...) {
 //       GPUACTORS_TRY(peers().all_reduce(gpu().stream(), gradients)); // fails when another one is lost
 //       ... every so often, write a checkpoint ...
@@ -21,8 +21,8 @@
 //                   return lesson;
 //                 }));
 //
-// What it does in a failure is that of Ray Train's worker groups with `FailureConfig(max_failures)`; but those that
-// were not lost live on.
+// It handles failures like Ray Train's worker groups with `FailureConfig(max_failures)`, except that members that were
+// not lost live on.
 #pragma once
 
 #include <gpuactors/actor/interface.hpp>
@@ -39,25 +39,25 @@
 
 namespace gpuactors {
 
-/// One member's part in an attempt, which its request is made from.
+/// One member's part in an attempt, from which its request is made.
 template <class Report>
 struct TeamPart {
   std::size_t rank = 0;
   std::size_t size = 0;
-  /// 0 for the first, then the number of failures before it.
+  /// 0 for the first attempt, then the number of failures before it.
   int attempt = 0;
   /// The last reports that all members have made, by rank; empty if there are none.
   std::vector<Report> reports;
 };
 
-/// How a team works, beside what it does.
+/// Options of `Team::run`.
 template <class Report>
 struct TeamCall {
-  /// Of each member's call, in each attempt. When it is over the work ends with `deadline_exceeded`.
+  /// The deadline of each member's call, in each attempt. When it has passed, the work ends with `deadline_exceeded`.
   Duration deadline = Duration::max();
-  /// Called when all members have made another report, with these, by rank.
+  /// Called when all members have made another report, with these reports by rank.
   std::function<void(const std::vector<Report>&)> on_reports{};
-  /// Called after each failure that is not the end, also after one that does not count.
+  /// Called after each failure after which the team goes on, including failures that do not count.
   std::function<void(const TeamFailure&)> on_failure{};
 };
 
@@ -65,7 +65,7 @@ namespace detail {
 
 class TeamState;
 
-/// The same without the types of messages.
+/// Variants without the types of messages.
 using PayloadPart = TeamPart<Payload>;
 using PayloadCall = TeamCall<Payload>;
 
@@ -98,22 +98,23 @@ Result<std::vector<Report>> messages_of(const std::vector<Payload>& payloads) {
 
 } // namespace detail
 
-/// Actors of one type that work together: their places are reserved together, they are put together by
-/// `form_collective`, and a method is called on all of them. When one is lost, the operations of the others fail, all
-/// calls are awaited, the lost ones are started anew in their places, all are put together again, and the method is
-/// called on all of them again, with what they have reported.
+/// Actors of one type that work together. The team reserves their places together, starts them, forms a group of them
+/// (`form_collective`), and calls a method on all of them. When a member is lost, the operations of the others fail;
+/// the team waits for all calls, starts the lost members again in their places, forms a new group, and calls the method
+/// on all members again, with the last reports that all have made.
 ///
-/// A member's method is streamed. Its n-th report in an attempt belongs to the n-th of the others. The last reports
-/// that all have made outlive every member here, and are given to those who make the requests of the next attempt: so a
-/// report says all that is needed to go on from there, for example the name of a checkpoint on a file system that all
-/// see. What one member has reported before the others is kept until they have, without a limit.
+/// The method of a member is streamed. Its n-th report in an attempt belongs to the n-th reports of the other members.
+/// The last reports that all members have made are kept in this object, outlive every member, and are passed to the
+/// functions that make the requests of the next attempt. So a report must say all that is needed to continue from
+/// there, for example the name of a checkpoint on a file system that all members see. Reports of a member that is ahead
+/// of the others are kept until the others have caught up, without a limit.
 ///
-/// Members start with the first `run`, stay for the next one, and end with the team. If one calls no operation of
-/// `peers()` for a long time, it learns only then that another one is lost.
+/// Members start with the first `run`, stay for the next one, and end with the team. A member that calls no operation
+/// of `peers()` for a long time learns only at its next one that another member is lost.
 ///
-/// The team's functions are called on the thread of `run`, one at a time; they must not throw, nor use the team but by
-/// `stop` and `members`. All members may be called from any thread. A team is moved only while it does not work.
-/// `cluster` must outlive it, and is not moved meanwhile.
+/// The thread of `run` calls the team's functions, one at a time. An exception ends the work with `task_failed`, a
+/// `FailedResult` with its error. Of the team, the functions may use only `stop` and `members`. Any thread may call
+/// members of a team. Move a team only while it does not work; `cluster` must outlive it and must not be moved.
 class Team {
 public:
   template <ProtobufMessage Config>
@@ -125,17 +126,18 @@ public:
 
   Team(Team&&) noexcept;
   Team& operator=(Team&&) noexcept;
-  /// Stops the work under way and waits for it, then has the members end, without waiting for that. While members are
-  /// put together the wait is for that too: twice `answer_within` at most, for one that does not answer.
+  /// Stops the work under way and waits for it, then ends the members without waiting for that. While a group is being
+  /// formed, the wait includes that: at most twice `answer_within`, for a member that does not answer.
   ~Team();
 
-  /// Works, and returns when all members have done their part in one attempt: what each has reported last in it, by
-  /// rank, an empty message for a member that has reported nothing. Blocks.
+  /// Calls the method on all members until all have completed it in one attempt, and returns the last report of each
+  /// member in that attempt, by rank; an empty message for a member without reports. Blocks.
   /// @param request makes the request of one member; returns an `In` or a `Result<In>`, whose error ends the work.
-  /// @returns the error of a member with its rank and name, once it is not worth another attempt: one of its own, or
-  ///          after `max_failures`; `cancelled` after `stop`; `invalid_argument` for options that are the team's own,
-  ///          for no members, and while the team works already; the errors of `Cluster::create_group` and `spawn`, also
-  ///          `no_capacity` for a replacement that waited for longer than its `queue_timeout`.
+  /// @returns the error of a member, with its rank and name, after which there is no other attempt: an error of its
+  ///          own, or any after `max_failures`; `cancelled` after `stop`; `invalid_argument` for options that belong to
+  ///          the team, for a team without members, and while the team works already; the errors of
+  ///          `Cluster::create_group` and `spawn`, also `no_capacity` for a replacement that waited for longer than its
+  ///          `queue_timeout`.
   template <ProtobufMessage In, ProtobufMessage Report>
   Result<std::vector<Report>> run(const StreamMethod<In, Report>& method,
                                   std::type_identity_t<std::function<Result<In>(const TeamPart<Report>&)>> request,
@@ -144,7 +146,7 @@ public:
     return detail::messages_of<Report>(reports);
   }
 
-  /// Works on a thread of its own. Cancelling the future stops the work.
+  /// Does the same as `run` on a thread of its own. Cancelling the future stops the work.
   template <ProtobufMessage In, ProtobufMessage Report>
   Future<std::vector<Report>>
   run_async(const StreamMethod<In, Report>& method,
@@ -154,9 +156,9 @@ public:
         .transform([](const std::vector<Payload>& reports) { return detail::messages_of<Report>(reports); });
   }
 
-  /// Ends the work under way with `cancelled`: the members are asked to stop, and stay. Does not wait; work that puts
-  /// its members together ends only when that has ended, after twice `answer_within` at most. No effect on a team that
-  /// does not work.
+  /// Ends the work under way with `cancelled`: asks the members to stop, and keeps them. Does not wait; if a group is
+  /// being formed, the work ends only after that, after twice `answer_within` at most. No effect on a team that does
+  /// not work.
   void stop();
 
   /// Returns the members by rank; an empty reference for one that is not started, or is being replaced.

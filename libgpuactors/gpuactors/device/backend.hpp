@@ -76,7 +76,7 @@ struct BackendOptions {
   /// The device's own limit behind the quota, if it has one (a memory pool's maximum); 0: all of the device.
   std::uint64_t memory_bytes = 0;
   /// The quota for device memory that the backend takes for itself, such as a BLAS workspace; may be null. The caller
-  /// charges what it allocates through the backend itself.
+  /// itself charges the memory that it allocates through the backend.
   std::shared_ptr<Quota> quota = nullptr;
   /// Whether the backend's streams only copy, so that it holds no compute.
   bool copies_only = false;

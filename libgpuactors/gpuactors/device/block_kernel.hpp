@@ -21,11 +21,11 @@
 // multiple of 32, at most 1024). On a host device, one thread does all the work of a block, and blocks run in parallel.
 // `block` offers:
 //
-//   index(), count() which block this is, and how many there are
-//   each(n, f) calls f(0) .. f(n - 1), each once, on the threads of the block; waits for all
-//   once(f) calls f() on one of them; waits for it
-//   sum(n, f), most(n, f) the sum of f(0) .. f(n - 1), their maximum (of numbers; n at least 1 for `most`)
-//   reduce(n, none, f, join) joins f(0) .. f(n - 1) by `join`, of which `none` is the neutral element; no order of the
+//   index(), count()          which block this is, and how many there are
+//   each(n, f)                calls f(0) .. f(n - 1), each once, on the threads of the block; waits for all
+//   once(f)                   calls f() on one of them; waits for it
+//   sum(n, f), most(n, f)     the sum of f(0) .. f(n - 1), their maximum (of numbers; n at least 1 for `most`)
+//   reduce(n, none, f, join)  joins f(0) .. f(n - 1) by `join`, of which `none` is the neutral element; no order of the
 //                             joins is promised, but it is the same each time on one kind of device
 //   shared_array<T>(block, n) memory that all threads of the block share, with undefined contents
 //

@@ -35,7 +35,9 @@ Tensor Tensor::viewed(std::shared_ptr<detail::Storage> storage) const {
     return {};
   // The view has a registry of its own, so that no context takes its block away.
   auto view = std::make_shared<detail::Block>(std::make_shared<detail::BlockRegistry>(), std::move(storage));
-  return Tensor{Buffer{std::move(view)}, dtype_, shape_};
+  Tensor result{Buffer{std::move(view)}, dtype_, shape_};
+  result.offset_ = offset_;
+  return result;
 }
 
 Tensor Tensor::pinned() const {

@@ -75,7 +75,7 @@ public:
     std::string name;
     /// Bytes of each declared argument; nothing if the driver does not report them.
     std::optional<std::vector<std::size_t>> arguments;
-    /// Tells this kernel from one that had the same handle before; 0 where handles do not come again.
+    /// Distinguishes this kernel from an earlier one with the same handle; 0 if handles are not reused.
     std::uint64_t number = 0;
   };
 

@@ -178,6 +178,21 @@ public:
     return download(std::ranges::data(values), source.raw(), source.bytes());
   }
 
+  /// Copy a tensor from or to its bytes on the host, such as the field of a message, in stream order: like `upload` and
+  /// `download`, for bytes whose element type the program knows only at run time.
+  /// @returns `invalid_argument` for another number of bytes or an empty tensor, `lease_expired` if it was reclaimed.
+  template <TensorBytes R>
+  requires std::ranges::borrowed_range<R> Result<void> upload_bytes(Tensor& target, R&& bytes) {
+    GPUACTORS_TRY(check_bytes(target, static_cast<std::size_t>(std::ranges::size(bytes))));
+    return upload(target.raw(), std::ranges::data(bytes), target.bytes());
+  }
+
+  template <TensorBytes R>
+  requires std::ranges::borrowed_range<R> Result<void> download_bytes(R&& bytes, const Tensor& source) {
+    GPUACTORS_TRY(check_bytes(source, static_cast<std::size_t>(std::ranges::size(bytes))));
+    return download(std::ranges::data(bytes), source.raw(), source.bytes());
+  }
+
   /// Set all elements to zero, or each of their bytes to `value`, in stream order. To set elements to another value,
   /// launch `kernels::fill_value`.
   /// @returns `invalid_argument` for an empty tensor, `lease_expired` if it was reclaimed.
@@ -190,11 +205,11 @@ public:
   /// @returns `invalid_argument` if the memory is smaller, `unsupported` on devices without such memory.
   Result<Tensor> attach(std::shared_ptr<SharedMemory> memory, DType dtype, std::vector<std::int64_t> shape);
 
-  /// Copies raw memory to the host and waits for the copy; the fastest way into memory that is no `HostBuffer`.
+  /// Copies raw memory to the host and waits for the copy; the fastest way into memory other than a `HostBuffer`.
   Result<void> fetch(void* host, const void* device, std::size_t bytes);
 
   /// Copy raw memory, or set its bytes, in stream order; host pointers must stay valid until `synchronize`. With host
-  /// memory that is no `HostBuffer`, a copy on CUDA may block the calling thread until it is done.
+  /// memory other than a `HostBuffer`, a copy on CUDA may block the calling thread until it is done.
   Result<void> upload(void* device, const void* host, std::size_t bytes);
   Result<void> download(void* host, const void* device, std::size_t bytes);
   Result<void> copy(void* target, const void* source, std::size_t bytes);
@@ -334,6 +349,7 @@ private:
 
   Result<Tensor> tensor_from(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
   static Result<void> check_values(const Tensor& tensor, DType dtype, std::size_t count);
+  static Result<void> check_bytes(const Tensor& tensor, std::size_t bytes);
 
   /// A tensor that cannot be an argument, and the element type that is expected; null for one that can.
   struct TensorArgument {

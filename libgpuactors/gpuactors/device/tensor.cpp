@@ -78,6 +78,37 @@ Failure other_type(const Tensor& tensor, DType dtype) {
 
 } // namespace
 
+Result<Tensor> Tensor::part(std::size_t offset, std::vector<std::int64_t> shape) const {
+  if (!*this)
+    return no_memory(*this);
+  Tensor result{Buffer{buffer_.block_}, dtype_, std::move(shape)};
+  result.offset_ = offset_ + offset;
+  return result;
+}
+
+Result<Tensor> Tensor::rows(std::int64_t first, std::int64_t count) const {
+  if (shape_.empty())
+    return no_memory(*this);
+  if (first < 0 || count < 1 || first > shape_[0] - count)
+    return fail(Errc::invalid_argument,
+                fmt::format("{} rows from row {} on were asked for, of a tensor of shape {}: rows 0 to {} are there",
+                            count, first, detail::format_shape(shape_), shape_[0] - 1));
+  auto shape = shape_;
+  shape[0] = count;
+  const auto row_bytes = bytes() / static_cast<std::size_t>(shape_[0]);
+  return part(static_cast<std::size_t>(first) * row_bytes, std::move(shape));
+}
+
+Result<Tensor> Tensor::reshaped(std::vector<std::int64_t> shape) const {
+  GPUACTORS_LET(wanted, detail::tensor_bytes(dtype_, shape));
+  if (!shape_.empty() && wanted != bytes())
+    return fail(Errc::invalid_argument,
+                fmt::format("a tensor of shape {} cannot have the shape {}: it has {} elements, and not {}",
+                            detail::format_shape(shape_), detail::format_shape(shape), size(),
+                            wanted / size_of(dtype_)));
+  return part(0, std::move(shape));
+}
+
 KernelArgument::KernelArgument(const Tensor& tensor) : KernelArgument(tensor.raw()) {
   is_missing_ = tensor.raw() == nullptr;
 }
@@ -90,6 +121,16 @@ Result<void> Stream::check_values(const Tensor& tensor, DType dtype, std::size_t
   if (count != static_cast<std::size_t>(tensor.size()))
     return fail(Errc::invalid_argument, fmt::format("{} values are given for a tensor of shape {}, which has {}", count,
                                                     detail::format_shape(tensor.shape()), tensor.size()));
+  return {};
+}
+
+Result<void> Stream::check_bytes(const Tensor& tensor, std::size_t bytes) {
+  if (!tensor)
+    return no_memory(tensor);
+  if (bytes != tensor.bytes())
+    return fail(Errc::invalid_argument,
+                fmt::format("{} B are given for a tensor of {} {}, which has {} B", bytes, to_string(tensor.dtype()),
+                            detail::format_shape(tensor.shape()), tensor.bytes()));
   return {};
 }
 
@@ -162,7 +203,7 @@ Result<Tensor> Tensor::shareable(Stream& through, std::function<void()> on_end) 
   const auto target = copy.buffer_.storage();
   if (target == nullptr)
     return Tensor{};
-  GPUACTORS_TRY(through.copy(target->pointer, storage->pointer, bytes()));
+  GPUACTORS_TRY(through.copy(target->pointer, static_cast<std::byte*>(storage->pointer) + offset_, bytes()));
   GPUACTORS_TRY(through.synchronize());
   // A context that ends takes the blocks that are in its registry by then. If it has taken this tensor, it may have
   // missed the copy, so the copy is dropped.
@@ -175,7 +216,8 @@ Result<Tensor> Tensor::shareable(Stream& through, std::function<void()> on_end) 
 
 std::shared_ptr<SharedMemory> Tensor::shared_memory() const {
   const auto storage = buffer_.storage();
-  return storage != nullptr ? storage->shared : nullptr;
+  // Those who open it see all of it.
+  return storage != nullptr && storage->bytes == bytes() ? storage->shared : nullptr;
 }
 
 } // namespace gpuactors

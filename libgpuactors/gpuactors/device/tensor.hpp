@@ -5,6 +5,7 @@
 #include <gpuactors/device/buffer.hpp>
 #include <gpuactors/device/types.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,16 +40,30 @@ public:
   /// Returns the address on the device; null if empty, reclaimed, or if `T` is not the element type.
   template <class T>
   [[nodiscard]] T* data() const noexcept {
-    return dtype_of<std::remove_const_t<T>> == dtype_ ? buffer_.data<T>() : nullptr;
+    return dtype_of<std::remove_const_t<T>> == dtype_ ? static_cast<T*>(raw()) : nullptr;
   }
 
   [[nodiscard]] void* raw() const noexcept {
-    return buffer_.data();
+    auto* const begin = buffer_.data<std::byte>();
+    return begin != nullptr ? begin + offset_ : nullptr;
   }
 
   explicit operator bool() const noexcept {
     return static_cast<bool>(buffer_);
   }
+
+  /// Returns the rows `first` to `first + count - 1` as a tensor in the same memory: a part of a batch, or of
+  /// parameters that lie one behind the other. A row is what one index of the first dimension selects. The memory
+  /// lives, and counts against the quota once, while any of its tensors lives. The address of the rows is aligned as
+  /// their element type is, and no more. The thread of this tensor.
+  /// @returns `invalid_argument` with the shape for rows outside of it or a `count` below 1, and for an empty tensor;
+  ///          `lease_expired` if the memory was reclaimed.
+  [[nodiscard]] Result<Tensor> rows(std::int64_t first, std::int64_t count) const;
+
+  /// Returns a tensor of another shape in the same memory; see `rows` for its life.
+  /// @returns `invalid_argument` if that shape has another number of elements, and for an empty tensor; `lease_expired`
+  ///          if the memory was reclaimed.
+  [[nodiscard]] Result<Tensor> reshaped(std::vector<std::int64_t> shape) const;
 
   /// Returns a second handle to the same memory for a reader elsewhere. The memory stays while this handle lives, even
   /// beyond the end of the original context, and keeps counting against the owner's quota. Finish reading before you
@@ -67,7 +82,8 @@ public:
   ///          reclaimed.
   [[nodiscard]] Result<Tensor> shareable(Stream& through, std::function<void()> on_end) const;
 
-  /// Returns the memory that other processes can open, for a tensor from `shareable`; null for any other. Any thread.
+  /// Returns the memory that other processes can open, for a tensor from `shareable`; null for any other, also for rows
+  /// of such a tensor. Any thread.
   [[nodiscard]] std::shared_ptr<SharedMemory> shared_memory() const;
 
 private:
@@ -77,10 +93,15 @@ private:
     // nop
   }
 
+  /// Returns another tensor in the same memory, `offset` bytes behind the begin of this one.
+  [[nodiscard]] Result<Tensor> part(std::size_t offset, std::vector<std::int64_t> shape) const;
+
   /// Returns another handle to the tensor's memory, which `storage` keeps alive.
   [[nodiscard]] Tensor viewed(std::shared_ptr<detail::Storage> storage) const;
 
   Buffer buffer_;
+  /// Bytes from the begin of the buffer to the first element.
+  std::size_t offset_ = 0;
   DType dtype_ = DType::f32;
   std::vector<std::int64_t> shape_;
 };

@@ -137,6 +137,10 @@ using ElementOf = std::remove_cv_t<std::remove_pointer_t<decltype(std::ranges::d
 template <class R>
 concept TensorValues = std::ranges::sized_range<R> && TensorElement<ElementOf<R>>;
 
+/// A contiguous range of bytes: a string, a field of a message, a span of `std::byte`.
+template <class R>
+concept TensorBytes = std::ranges::sized_range<R> && sizeof(ElementOf<R>) == 1;
+
 /// A backend's stream.
 struct StreamHandle {
   void* native = nullptr;

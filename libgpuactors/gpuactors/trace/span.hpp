@@ -1,13 +1,13 @@
-// Spans: pieces of work that a program records, so that one sees where a request spends its time across processes.
+// Spans: pieces of work that a program records, to show where a request spends its time across processes.
 //
 //   gpuactors::Result<Reply> Ranker::rank(const Query& query) {
-//     gpuactors::Span span{"rank.tokenize"};        // a part of the call that this thread serves
+//     gpuactors::Span span{"rank.tokenize"}; // a part of the call that this thread serves
 //     span.set("rank.tokens", static_cast<std::int64_t>(query.text_size()));
 //     ...
 //   }
 //
-// They go to a collector of OpenTelemetry, where the environment of the process says so (docs/guide/tracing.md);
-// otherwise they cost a few instructions. What they mean follows OpenTelemetry's specification of tracing.
+// Spans go to a collector of OpenTelemetry if the environment of the process names one (docs/guide/tracing.md);
+// otherwise they cost a few instructions. Their meaning follows OpenTelemetry's specification of tracing.
 #pragma once
 
 #include <gpuactors/base/error.hpp>
@@ -22,21 +22,21 @@
 namespace gpuactors {
 
 /// Returns whether this process records spans: `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_TRACES_EXPORTER=otlp` was in its
-/// environment when it was first asked. Any thread.
+/// environment at the first call. Any thread.
 [[nodiscard]] bool records_traces();
 
-/// Waits until what was recorded has been sent, or could not be, at most for `timeout`. It is sent by itself within
-/// seconds, and at the orderly end of the process. Any thread.
+/// Waits until the recorded spans have been sent, or could not be, at most `timeout`. Spans are also sent by themselves
+/// within seconds, and at the orderly end of the process. Any thread.
 void flush_traces(Duration timeout);
 
-/// A piece of work that is not over, without a thread: it may begin on one and end on another. One thread at a time.
-/// Movable; a moved-from one does nothing. It ends once, at the latest when it is destroyed.
+/// A span that is not tied to a thread: it may begin on one and end on another. One thread at a time. Movable; a
+/// moved-from span does nothing. It ends once, at the latest when it is destroyed.
 class OpenSpan {
 public:
-  /// No span: all that it is told has no effect.
+  /// Creates no span: calls of its members have no effect.
   OpenSpan() = default;
 
-  /// Begins a part of `parent`, or a trace if that is not valid. Whether it is recorded is the sampler's decision.
+  /// Begins a part of `parent`, or a new trace if `parent` is not valid. The sampler decides whether it is recorded.
   explicit OpenSpan(std::string_view name, SpanKind kind = SpanKind::internal,
                     const TraceContext& parent = current_trace(), TimePoint begun = Clock::now());
 
@@ -44,18 +44,18 @@ public:
   OpenSpan& operator=(OpenSpan&& other) noexcept;
   ~OpenSpan();
 
-  /// Returns what work that is a part of this one is given along: this span if it is recorded, else whatever it was a
-  /// part of.
+  /// Returns the context to pass to parts of this work: this span's if it is recorded; otherwise the parent's or, if an
+  /// unsampled trace begins here, one marked unsampled, so that no part starts another trace.
   [[nodiscard]] const TraceContext& context() const noexcept {
     return context_;
   }
 
-  /// Returns whether it is recorded: whoever has to compute an attribute may ask first.
+  /// Returns whether the span is recorded: ask before computing an attribute.
   [[nodiscard]] bool recorded() const noexcept {
     return record_ != nullptr;
   }
 
-  /// Gives it another name: whoever has to put one together asks `recorded` first.
+  /// Renames the span: ask `recorded` before composing a name.
   void rename(std::string name) {
     if (record_ != nullptr)
       record_->name = std::move(name);
@@ -64,16 +64,16 @@ public:
   /// Adds an attribute. At most `limits::span_attributes` are kept, and texts are cut after `limits::span_text_bytes`.
   void set(std::string_view key, SpanValue value);
 
-  /// Says that another span belongs to this one, without being a part of it. At most `limits::span_links` are kept.
+  /// Links another span to this one, which is not a part of it. At most `limits::span_links` are kept.
   void link(const TraceContext& other);
 
-  /// The work has failed: sets status and `error.type`.
+  /// Records that the work has failed: sets status and `error.type`.
   void fail(const Error& error);
 
-  /// The same for errors of other kinds, as the status codes of protocols.
+  /// Overload for errors of other kinds, such as the status codes of protocols.
   void fail(std::string_view type, std::string_view message);
 
-  /// The work is over.
+  /// Ends the span.
   void end(TimePoint ended = Clock::now());
 
 private:
@@ -81,7 +81,7 @@ private:
   std::unique_ptr<SpanRecord> record_;
 };
 
-/// A piece of work of the thread that makes the object, until it is destroyed: what is called meanwhile is a part of
+/// A span of the calling thread that lasts until the object is destroyed: spans and calls made meanwhile are parts of
 /// it.
 class Span {
 public:
@@ -101,7 +101,7 @@ public:
     return open_.recorded();
   }
 
-  /// As of `OpenSpan`.
+  /// Like the members of `OpenSpan`.
   void set(std::string_view key, SpanValue value) {
     open_.set(key, std::move(value));
   }

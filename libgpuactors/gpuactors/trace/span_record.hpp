@@ -27,14 +27,14 @@ using SpanValue = std::variant<bool, std::int64_t, double, std::string>;
 /// A span that is over.
 struct SpanRecord {
   TraceContext context;
-  /// The span that it is a part of; 0: it is the first one of its trace.
+  /// The span of which this one is a part; 0 for the first one of a trace.
   std::uint64_t parent = 0;
   SpanKind kind = SpanKind::internal;
   std::string name;
   TimePoint begun{};
   TimePoint ended{};
   std::vector<std::pair<std::string, SpanValue>> attributes;
-  /// Spans of the same or other traces that belong to it in another way, as the requests of a batch.
+  /// Spans of the same or other traces that belong to this one in another way, such as the requests of a batch.
   std::vector<TraceContext> links;
   /// Why the work failed; nothing if it did not.
   std::optional<std::string> error;

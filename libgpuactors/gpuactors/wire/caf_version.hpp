@@ -93,7 +93,7 @@ using Rpc = typename RpcOf<I, O>::Type;
 
 // -- messages -------------------------------------------------------------------------------------
 
-/// What CAF keeps the content of a message in: content.hpp.
+/// CAF's type for the content of a message; used by content.hpp.
 #if GPUACTORS_CAF_017
 using NativeContent = caf::type_erased_tuple;
 #else
@@ -116,7 +116,8 @@ inline void refuse(const caf::mailbox_element& request, const caf::strong_actor_
   enqueue(request.sender, self, request.mid.response_id().integer_value(), std::move(why));
 }
 
-/// Returns who waits for the answer to the message that `self` serves now, and the id of that answer. On its thread.
+/// Returns the actor that waits for the answer to the message that `self` serves now, and the id of that answer. On the
+/// thread of `self`.
 inline std::pair<caf::strong_actor_ptr, std::uint64_t> caller_of(caf::local_actor& self) {
   const auto* message = self.current_mailbox_element();
   if (message == nullptr || !message->mid.is_request())
@@ -216,10 +217,10 @@ inline void set_heartbeat(caf::actor_system_config& config, std::chrono::nanosec
 #endif
 }
 
-/// CAF's module for connections, for `load<Middleman<Multiplexer>>()`: with it, no two processes that ever run are the
-/// same to CAF. CAF 0.17 makes a process's identity of addresses and PID, which containers share: those of one
-/// machine's network, as process 1 of each; those of two machines whose bridges number alike; and a container with the
-/// one before.
+/// CAF's module for connections, for `load<Middleman<Multiplexer>>()`, which gives each process an identity that no
+/// other process ever has. CAF 0.17 makes the identity from addresses and PID, which containers share: those in one
+/// machine's network, each as process 1; those of two machines whose bridges number alike; and a container and its
+/// predecessor.
 #if GPUACTORS_CAF_017
 template <class Multiplexer>
 class Middleman : public caf::io::middleman {
@@ -335,7 +336,7 @@ bool encode(caf::actor_system& system, const T& x, Bytes& bytes) {
 #endif
 }
 
-/// Reads what `encode` wrote; returns false if the bytes are no `T`.
+/// Reads what `encode` wrote; returns false if the bytes are not a `T`.
 template <class T>
 bool decode(caf::actor_system& system, const Bytes& bytes, T& x) {
   caf::binary_deserializer source{system, bytes};
@@ -388,8 +389,8 @@ Written write_message([[maybe_unused]] caf::actor_system& system, [[maybe_unused
 #endif
 }
 
-/// Returns the process that the payload of one of CAF's messages says it is from, and, if `is_for_one`, the one that it
-/// is for.
+/// Returns the process that the payload of one of CAF's messages names as its sender and, if `is_for_one`, the one that
+/// it names as its receiver.
 inline std::pair<caf::node_id, caf::node_id> ends_of(caf::actor_system& system, bool is_for_one, const void* payload,
                                                      std::size_t size) {
   const auto* begin = static_cast<const Bytes::value_type*>(payload);
@@ -408,13 +409,13 @@ inline std::pair<caf::node_id, caf::node_id> ends_of(caf::actor_system& system, 
   return ends;
 }
 
-/// Returns whether the payload of a message for an actor goes through no others, and `accepts` the name of each of its
-/// types, as CAF calls them. Without reading what they hold.
+/// Returns whether a message for an actor goes through no other actors, and `accepts` returns true for the name of each
+/// of its types, as CAF calls them. Does not read the values in the payload.
 template <class F>
 bool has_only_types(const void* payload, std::size_t size, F&& accepts) {
   ByteReader bytes{{static_cast<const char*>(payload), size}};
 #if GPUACTORS_CAF_017
-  // The actors that it goes through, of which there are none; then 0, and all names in one text.
+  // The list of actors that it goes through must be empty; then 0, and all names in one text.
   constexpr std::string_view begin = "@<>";
   if (bytes.take_size() != 0 || bytes.take_number(2) != 0)
     return false;
@@ -511,9 +512,9 @@ using RunnerBase = caf::scheduler;
 using EnqueueResult = bool;
 #endif
 
-/// Lets go of what this thread keeps of the system that it has made or spawned in. With 0.17 that is the system's
-/// logger, and the end of a system waits until no thread keeps it: a thread that goes on would keep another one from
-/// ending it.
+/// Releases what this thread holds of the actor system that it has made or spawned in. With 0.17, that is the system's
+/// logger, and the end of a system waits until no thread holds it: a thread that lives on would keep another one from
+/// ending the system.
 inline void forget_system() {
 #if GPUACTORS_CAF_017
   caf::logger::set_current_actor_system(nullptr);

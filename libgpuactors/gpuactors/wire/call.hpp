@@ -1,4 +1,4 @@
-// What is sent on behalf of users, without how it travels: calls, and the items of streamed replies.
+// Messages on behalf of users, apart from how they travel: calls, and the items of streamed replies.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
@@ -23,10 +23,10 @@ struct Call {
   CallId id;
   /// Whether the caller wants the reply as a stream; it initially allows `limits::stream_window` items.
   bool stream = false;
-  /// When the caller made it; `TimePoint{}` if it does not say. On the wire it travels as the time since, so the time
-  /// on the way is not in it.
+  /// When the caller made the call; `TimePoint{}` if the caller does not say. It travels on the wire as the time since
+  /// then, so the time on the way is not included.
   TimePoint made{};
-  /// The span of the caller that it belongs to; not valid if there is none.
+  /// The span of the caller to which the call belongs; not valid if there is none.
   TraceContext trace{};
 };
 

@@ -28,7 +28,7 @@ struct CertificateLife {
   friend bool operator==(const CertificateLife&, const CertificateLife&) = default;
 };
 
-/// From when on people are to be warned of a certificate's end: so long before, or in the last sixth of a short life.
+/// Returns when warnings of a certificate's expiry begin: `before` that, or in the last sixth of a short life.
 [[nodiscard]] inline WallTime warns_of(const CertificateLife& life, WallTime::duration before) noexcept {
   const auto sixth = (life.until - life.from) / 6;
   return life.until - (before < sixth ? before : sixth);
@@ -54,7 +54,7 @@ struct CertificateFiles {
   /// The certificate and private key of the process itself.
   std::filesystem::path certificate;
   std::filesystem::path key;
-  /// When the first of two expires: the process's certificate, and that of its authority.
+  /// When the process's certificate or that of its authority expires, whichever is first.
   WallTime valid_until;
   /// The authorities' lists of revoked certificates. There need not be any.
   std::filesystem::path revoked{};
@@ -76,13 +76,13 @@ struct CertificateInfo {
   /// What its owner may do; of no meaning for an authority's.
   CertificateRole role = CertificateRole::node;
   bool is_authority = false;
-  /// The number by which the authority knows it, in hexadecimal digits.
+  /// The serial number that the authority gave it, in hexadecimal digits.
   std::string serial;
   /// When the authority revoked it.
   std::optional<WallTime> revoked{};
 };
 
-/// Whom a certificate is issued for: a machine, or a user.
+/// The owner for whom a certificate is issued: a machine, or a user.
 struct CertificateOwner {
   /// 1 to 64 letters, digits, dots, hyphens and underscores.
   std::string name;
@@ -139,21 +139,20 @@ public:
   ///          without the authority's key; `already_exists` if all of them were revoked.
   [[nodiscard]] Result<std::vector<CertificateInfo>> revoke(const std::string& which) const;
 
-  /// Makes another authority, which signs from now on; the one before it is trusted as well until it is retired. Copy
+  /// Makes another authority, which signs from now on; its predecessor is also trusted until it is retired. Copy
   /// `ca.pem` and `revoked.pem` to all machines before any certificate of the new one. An interrupted replacement is
   /// completed.
-  /// @param days the new authority's lifetime, which has to end later than that of the one before.
+  /// @param days the new authority's lifetime, which must end later than its predecessor's.
   /// @returns the new authority; `not_found` without the authority's key, `already_exists` if another one is being
   ///          replaced, `invalid_argument` for a lifetime that is not allowed.
   [[nodiscard]] Result<CertificateInfo> replace_authority(std::int64_t days) const;
 
-  /// Ends a replacement: the authority that was replaced is trusted no more. Copy `ca.pem` to all machines afterwards.
-  /// Connections that exist stay.
-  /// @param force even if somebody has no valid certificate of the new authority yet.
-  /// @returns the authority that is no longer trusted, or nothing if an earlier call has got so far; `not_found` if
-  /// none
-  ///          is being replaced, or without the key of the one that signs; `invalid_argument`, naming those who would
-  ///          be locked out.
+  /// Ends a replacement: the authority that was replaced is no longer trusted. Copy `ca.pem` to all machines
+  /// afterwards. Existing connections stay.
+  /// @param force retire it even if an owner has no valid certificate of the new authority yet.
+  /// @returns the authority that is no longer trusted, or nothing if an earlier call has got so far; `not_found` if no
+  ///          authority is being replaced, or without the key of the one that signs; `invalid_argument`, naming the
+  ///          owners who would be locked out.
   [[nodiscard]] Result<std::optional<CertificateInfo>> retire_authority(bool force) const;
 
   /// Checks that the folder's files can be used: all exist, keys are private, the key belongs to the certificate, the

@@ -15,8 +15,8 @@ namespace gpuactors {
 /// @returns `invalid_argument` in one line, with the place and what is wrong there.
 [[nodiscard]] Result<Payload> payload_from_json(const google::protobuf::Descriptor& descriptor, std::string_view json);
 
-/// What becomes of fields that the message's type does not have: they are mistakes of people, or new in the release of
-/// the program that wrote them.
+/// How to treat fields that the message's type does not have: they are mistakes of people, or new in the release of the
+/// program that wrote them.
 enum class UnknownFields { refused, ignored };
 
 /// Reads `json` into an empty message of any type, as `payload_from_json` does.

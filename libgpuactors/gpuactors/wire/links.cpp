@@ -1,4 +1,5 @@
 #include <gpuactors/base/random_id.hpp>
+#include <gpuactors/wire/closed.hpp>
 #include <gpuactors/wire/detail/link_middleman.hpp>
 #include <gpuactors/wire/links.hpp>
 #include <gpuactors/wire/sockets.hpp>
@@ -84,7 +85,7 @@ public:
   Result<void> run(std::function<void()> attempt) {
     const std::lock_guard lock{mutex_};
     if (stopped_)
-      return fail(Errc::unavailable, "the cluster was closed");
+      return fail(cluster_closed());
     threads_.remove_if([](Entry& entry) {
       if (!*entry.over)
         return false;

@@ -31,7 +31,7 @@ inline std::int64_t to_age(TimePoint made, TimePoint now) {
   return made == TimePoint{} ? -1 : std::max<std::int64_t>(0, Duration{now - made}.count());
 }
 
-/// An age that is longer than the clock has run is none.
+/// Returns `TimePoint{}` for an age that is longer than the clock has run.
 inline TimePoint from_age(std::int64_t age, TimePoint now) {
   return age < 0 || age > Duration{now.time_since_epoch()}.count() ? TimePoint{} : now - Duration{age};
 }
@@ -128,7 +128,7 @@ using caf_version::Out;
 using caf_version::Rpc;
 
 /// The result of an order to start something. If both sides are in one process, the actor itself and the control actor
-/// of its process (for cancellation and stream credit) travel beside the message; otherwise both are null, and the
+/// of its process (for cancellation and stream credit) travel with the message; otherwise both are null, and the
 /// message has an address.
 template <class Message>
 using Placed = Out<Message, caf::strong_actor_ptr, caf::strong_actor_ptr>;

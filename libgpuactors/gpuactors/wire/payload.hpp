@@ -16,7 +16,7 @@ namespace gpuactors {
 template <class T>
 concept ProtobufMessage = std::derived_from<T, google::protobuf::Message>;
 
-/// Returns the descriptor of `T`. Protobuf looks for it anew each time.
+/// Returns the descriptor of `T`, cached because Protobuf looks it up on each call.
 template <ProtobufMessage T>
 [[nodiscard]] const google::protobuf::Descriptor* descriptor_of() {
   static const auto* const descriptor = T::descriptor();

@@ -23,12 +23,12 @@ public:
   virtual void on_reply(MessageContent& content) = 0;
   virtual void on_error(Error error) = 0;
 
-  /// Returns what `on_error` gets when the deadline of the request is over.
+  /// Returns the error for `on_error` when the deadline of the request has passed.
   [[nodiscard]] virtual Error overdue() const {
     return Error{Errc::deadline_exceeded, "no answer came in time"};
   }
 
-  /// Returns whether `on_error` may get `not_begun`; who does not ask gets `actor_died`.
+  /// Returns whether `on_error` may get `not_begun`; if not, it gets `actor_died` instead.
   [[nodiscard]] virtual bool knows_not_begun() const noexcept {
     return false;
   }

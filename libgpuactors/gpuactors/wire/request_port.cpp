@@ -1,4 +1,5 @@
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/wire/closed.hpp>
 #include <gpuactors/wire/errors.hpp>
 #include <gpuactors/wire/request_port.hpp>
 
@@ -84,7 +85,7 @@ Result<RequestPort::Ticket> RequestPort::add(std::shared_ptr<PendingReply> pendi
     if (table_->closed) {
       if (pending->counts())
         --table_->count;
-      return fail(Errc::unavailable, "the cluster was closed");
+      return fail(cluster_closed());
     }
     if (ticket == 0 || shard.entries.count(ticket) > 0)
       continue;

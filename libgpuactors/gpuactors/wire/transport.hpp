@@ -1,4 +1,5 @@
-// Bulk data between processes, beside the control messages: the owner of a memory region serves it, others fetch it.
+// Bulk data between processes, separate from the control messages: the owner of a memory region serves it, others fetch
+// it.
 #pragma once
 
 #include <gpuactors/base/clock.hpp>

@@ -1,6 +1,7 @@
 // Loading and unloading. As the real driver may do it, both wait for all that is queued on the device, and other calls
 // wait for them.
 #include <device/fake_cuda/code.hpp>
+#include <device/fake_cuda/graphs.hpp>
 #include <device/fake_cuda/green.hpp>
 #include <fmt/format.h>
 

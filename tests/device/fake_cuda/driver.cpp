@@ -2,6 +2,7 @@
 //
 // It is strict where the real driver is: every call needs a current context where CUDA wants one, handles are destroyed
 // once, and what is left at the end is counted. It is no proof of how a GPU behaves.
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/device/cuda/driver.hpp>
 #include <gpuactors/device/host/device.hpp>
 
@@ -73,9 +74,6 @@ std::atomic<int> records{0};
 std::atomic<std::uint64_t> vain_queries{0};
 std::atomic<bool> slow_queries{false};
 std::atomic<int> waiting_copies{0};
-
-/// How a thread takes captures of others.
-thread_local CUstreamCaptureMode mode_here = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 CUresult sticky_error() {
   return static_cast<CUresult>(machine().sticky.load());
@@ -286,11 +284,6 @@ CUresult stream_synchronize(CUstream stream) {
   return code_of(done ? told : done);
 }
 
-CUresult thread_exchange_capture_mode(CUstreamCaptureMode* mode) {
-  std::swap(*mode, mode_here);
-  return CUDA_SUCCESS;
-}
-
 CUresult stream_query(CUstream stream) {
   need_context("cuStreamQuery");
   need_relaxed("cuStreamQuery");
@@ -370,8 +363,8 @@ CUresult event_query(CUevent event) {
   if (*machine().backend->query({event}))
     return CUDA_SUCCESS;
   ++vain_queries;
-  if (slow_queries)
-    std::this_thread::sleep_for(std::chrono::microseconds{200});
+  for (const auto end = Clock::now() + std::chrono::microseconds{200}; slow_queries && Clock::now() < end;)
+    std::this_thread::yield();
   return CUDA_ERROR_NOT_READY;
 }
 
@@ -473,12 +466,6 @@ CUresult launch_kernel(CUfunction function, unsigned grid, unsigned grid_y, unsi
 }
 
 } // namespace
-
-void need_relaxed(const char* api) {
-  static const bool captures = std::getenv("FAKE_CUDA_CAPTURES") != nullptr;
-  if (captures && mode_here != CU_STREAM_CAPTURE_MODE_RELAXED)
-    misuse(std::string{api} + " by a thread that would break captures of others");
-}
 
 void note_more(CUstream stream) {
   looks().outdate(stream);

@@ -75,10 +75,6 @@ StreamHandle handle(CUstream stream);
 /// Ends the process unless a context is current.
 void need_context(const char* api);
 
-/// Ends the process if the call would break a capture that another library has under way in the default mode: with
-/// FAKE_CUDA_CAPTURES there is one all the time.
-void need_relaxed(const char* api);
-
 /// The green context that is current on this thread; null: another one, or none.
 const void* current_green();
 

@@ -3,6 +3,7 @@
 #include <device/fake_cuda/graphs.hpp>
 #include <device/fake_cuda/green.hpp>
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <set>
@@ -22,6 +23,9 @@ struct FakeGraph {
 
 thread_local int captured_here = 0;
 
+/// How a thread takes captures of others.
+thread_local CUstreamCaptureMode mode_here = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
 struct Captures {
   std::mutex mutex;
   /// With the kernels that were launched there.
@@ -36,6 +40,17 @@ Captures& captures() {
 }
 
 } // namespace
+
+CUresult thread_exchange_capture_mode(CUstreamCaptureMode* mode) {
+  std::swap(*mode, mode_here);
+  return CUDA_SUCCESS;
+}
+
+void need_relaxed(const char* api) {
+  static const bool captures = std::getenv("FAKE_CUDA_CAPTURES") != nullptr;
+  if (captures && mode_here != CU_STREAM_CAPTURE_MODE_RELAXED)
+    misuse(std::string{api} + " by a thread that would break captures of others");
+}
 
 void need_no_capture(CUstream stream, const char* api) {
   const std::lock_guard guard{captures().mutex};

@@ -13,6 +13,12 @@ CUresult graph_launch(CUgraphExec executable, CUstream stream);
 CUresult graph_exec_destroy(CUgraphExec executable);
 CUresult graph_destroy(CUgraph graph);
 
+CUresult thread_exchange_capture_mode(CUstreamCaptureMode* mode);
+
+/// Ends the process if the call would break a capture that another library has under way in the default mode: with
+/// FAKE_CUDA_CAPTURES there is one all the time.
+void need_relaxed(const char* api);
+
 /// Ends the process if the stream is captured: the real driver would break the capture off, or make the call a part of
 /// the graph.
 void need_no_capture(CUstream stream, const char* api);

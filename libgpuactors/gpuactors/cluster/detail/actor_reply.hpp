@@ -6,6 +6,7 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
 #include <gpuactors/cluster/detail/worker_links.hpp>
+#include <gpuactors/wire/closed.hpp>
 
 #include <fmt/format.h>
 
@@ -23,7 +24,7 @@ public:
   void on_reply(MessageContent& content) override {
     const auto core = this->core().lock();
     if (core == nullptr)
-      return on_error(Error{Errc::unavailable, "the cluster was closed"});
+      return on_error(cluster_closed());
     const auto& info = content.get_as<v1::ActorInfo>(0);
     Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
     core->locate(info, std::move(place),
@@ -34,7 +35,7 @@ private:
   void located(const v1::ActorInfo& info, Result<Place> place) {
     const auto core = this->core().lock();
     if (core == nullptr)
-      return on_error(Error{Errc::unavailable, "the cluster was closed"});
+      return on_error(cluster_closed());
     auto cell = std::make_shared<ActorCell>();
     cell->core = core;
     cell->id = ActorId{info.id()};

@@ -6,11 +6,13 @@
 
 namespace gpuactors::detail {
 
-/// @returns `invalid_argument` for options that only actors have: the caller relies on an option that would be ignored.
+/// @returns `invalid_argument` for options that only actors have (the caller relies on an option that would be
+///          ignored), `max_retries` below -1, a negative `max_calls`, and a negative `queue_timeout`.
 [[nodiscard]] Result<void> check_for_task(const Options& options);
 
-/// @returns `invalid_argument` for options that only tasks have, for `max_restarts` below -1, and for negative
-///          `max_task_retries`.
+/// @returns `invalid_argument` for options that only tasks have, `max_restarts` or `max_task_retries` below -1,
+///          `max_task_retries` without `max_restarts`, `get_if_exists` or `name_space` without a name, and a negative
+///          `queue_timeout`.
 [[nodiscard]] Result<void> check_for_actor(const Options& options);
 
 /// @returns `invalid_argument` for options that belong into `GroupOptions`. Those of the life of a task or actor are

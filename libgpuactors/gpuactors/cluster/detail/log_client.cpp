@@ -17,9 +17,6 @@ constexpr std::chrono::seconds line_wait{1};
 constexpr std::chrono::seconds look_every{2};
 constexpr std::chrono::milliseconds retry_pause{300};
 
-// How long the node or the broker may be out of reach.
-constexpr auto longest_absence = 2 * limits::link_timeout;
-
 // Clocks of two nodes are assumed to differ by less.
 constexpr std::chrono::seconds clock_skew{10};
 
@@ -52,6 +49,16 @@ LogClient::LogClient(ClusterCore& core, const Wanted& wanted, const LogsOptions&
 }
 
 Result<void> LogClient::run() {
+  auto outcome = locate_and_read();
+  // Whoever has it stopped has what was wanted.
+  return stopped() ? Result<void>{} : outcome;
+}
+
+Duration LogClient::longest_absence() const {
+  return 2 * std::max<Duration>(core_.links()->options().timeout, limits::link_timeout);
+}
+
+Result<void> LogClient::locate_and_read() {
   GPUACTORS_LET(place, locate());
   // For an actor that has ended, all lines of the node have to be read first to find its last ones.
   if (options_.follow && !by_name_)
@@ -64,7 +71,7 @@ Result<void> LogClient::run() {
 
 Result<LogClient::Place> LogClient::locate() {
   auto reply = std::make_shared<MessageReply<v1::ClusterState>>();
-  core_.ask_broker(reply, soon(limits::link_timeout), v1::GetState{});
+  core_.ask_broker(reply, soon(longest_absence() / 2), v1::GetState{});
   GPUACTORS_LET(state, await(Future<v1::ClusterState>{reply}));
   return options_.node.empty() ? locate_actor(state) : locate_node(state);
 }
@@ -218,7 +225,7 @@ Result<void> LogClient::out_of_reach(const Error& error) {
   // Other errors are permanent: not trusted, too many readers, no log.
   const bool passes = error.code() == Errc::unavailable || error.code() == Errc::worker_died
                       || error.code() == Errc::deadline_exceeded || error.code() == Errc::not_found;
-  if (passes && now - *failing_since_ < longest_absence)
+  if (passes && now - *failing_since_ < longest_absence())
     return {};
   // The node existed when the reading began, so it is reported as out of reach.
   const auto& why = passes && no_node_ ? *no_node_ : error;
@@ -297,7 +304,7 @@ Result<std::size_t> LogClient::ask(bool follow, Duration wait) {
   message.set_follow(follow);
   message.set_wait_ms(static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count()));
   auto reply = std::make_shared<MessageReply<v1::LogLines>>();
-  core_.port().ask(reply, agent_, soon(wait + 2 * limits::link_timeout), std::move(message));
+  core_.port().ask(reply, agent_, soon(wait + longest_absence()), std::move(message));
   if (*lost_) // the connection was lost before this request was entered, so nothing else would fail it
     core_.port().fail_receiver(caf::actor_cast<caf::actor_addr>(agent_), gone());
   auto lines = await(Future<v1::LogLines>{reply});

@@ -30,6 +30,10 @@ public:
   Result<void> run();
 
 private:
+  Result<void> locate_and_read();
+  /// How long the node or the broker may be out of reach.
+  [[nodiscard]] Duration longest_absence() const;
+
   /// The node that has the lines now.
   struct Place {
     /// Empty while the actor is on no node.

@@ -5,16 +5,13 @@
 #include <gpuactors/base/future.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/wire/closed.hpp>
 #include <gpuactors/wire/request_port.hpp>
 
 #include <memory>
 #include <utility>
 
 namespace gpuactors::detail {
-
-inline Failure closed_already() {
-  return fail(Errc::unavailable, "the cluster was closed");
-}
 
 /// Until when the broker says that a time was over, if it is there.
 inline TimePoint answered_by(TimePoint begin, Duration time) {
@@ -49,6 +46,19 @@ public:
 
   void give_up(Cancel) override {
     this->complete(fail(no_longer_awaited()));
+  }
+};
+
+/// For a request whose answer nobody waits for. It finds room in the port however many calls are in flight: otherwise
+/// what is to be ended would stay.
+class UnheardReply : public OwnReply {
+public:
+  void on_reply(MessageContent&) override {
+    // nop
+  }
+
+  void on_error(Error) override {
+    // nop
   }
 };
 
@@ -116,18 +126,6 @@ protected:
   }
 
 private:
-  /// Must find room in the port however many calls are in flight, or what was made would stay.
-  class UndoReply : public OwnReply {
-  public:
-    void on_reply(MessageContent&) override {
-      // nop
-    }
-
-    void on_error(Error) override {
-      // nop
-    }
-  };
-
   void undo() {
     const auto core = core_.lock();
     if (core == nullptr || request_ == 0)
@@ -136,7 +134,7 @@ private:
     message.set_client(core->client());
     message.set_client_request(request_);
     // Sent as a request with an answer: `BrokerLink` repeats unanswered requests, in order, after a lost connection.
-    core->ask_broker(std::make_shared<UndoReply>(), never, std::move(message));
+    core->ask_broker(std::make_shared<UnheardReply>(), never, std::move(message));
   }
 
   std::weak_ptr<ClusterCore> core_;

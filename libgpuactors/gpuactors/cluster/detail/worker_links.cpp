@@ -1,4 +1,5 @@
 #include <gpuactors/cluster/detail/worker_links.hpp>
+#include <gpuactors/wire/closed.hpp>
 
 namespace gpuactors::detail {
 
@@ -46,7 +47,7 @@ void WorkerLinks::find(const std::string& address, const v1::FindHolder& message
     std::unique_lock lock{mutex_};
     if (closed_) {
       lock.unlock();
-      return wanted.done(fail(Errc::unavailable, "the cluster was closed"));
+      return wanted.done(fail(cluster_closed()));
     }
     const auto [entry, made] = entries_.try_emplace(address);
     control = entry->second.control;
@@ -129,7 +130,7 @@ void WorkerLinks::close() {
       std::move(entry.waiting.begin(), entry.waiting.end(), std::back_inserter(waiting));
   }
   for (auto& wanted : waiting)
-    wanted.done(fail(Errc::unavailable, "the cluster was closed"));
+    wanted.done(fail(cluster_closed()));
 }
 
 } // namespace gpuactors::detail

@@ -18,36 +18,54 @@ bool TimelineRecorder::add(Block block) {
   return true;
 }
 
+void TimelineRecorder::begin(std::size_t step, Block::Kind kind, const DeviceKey& device, const char* text) {
+  if (states_.count({device, kind}) == 0 && add({kind, device, {0, Share::one}, step, Block::open, 0, 0, "", text}))
+    states_[{device, kind}] = timeline_.blocks.size() - 1;
+}
+
+bool TimelineRecorder::end(std::size_t step, Block::Kind kind, const DeviceKey& device) {
+  const auto state = states_.extract({device, kind});
+  if (state.empty())
+    return false;
+  timeline_.blocks[state.mapped()].to = step;
+  return true;
+}
+
+void TimelineRecorder::on_added(const Ledger& ledger, std::size_t step, const std::string& node) {
+  const auto view = ledger.node(node);
+  for (const auto& device : view->devices) {
+    const DeviceKey key{node, device.index};
+    if (timeline_.devices.size() == most_devices && timeline_.devices.count(key) == 0) {
+      ++timeline_.devices_left_out;
+      continue;
+    }
+    timeline_.devices.emplace(key, device.spec.accelerator_type);
+    const bool is_new = lanes_.insert_or_assign(key, Lane{{Segment{0, Share::one}}}).second;
+    if (!end(step, Block::Kind::absent, key) && is_new && step > 0)
+      add({Block::Kind::absent, key, {0, Share::one}, 0, step, 0, 0, "", "not there yet"});
+  }
+}
+
 void TimelineRecorder::on_node(const Ledger& ledger, std::size_t step, NodeChange change, const std::string& node,
                                int index) {
-  if (change == NodeChange::added) {
-    const auto view = ledger.node(node);
-    for (const auto& device : view->devices) {
-      const DeviceKey key{node, device.index};
-      if (timeline_.devices.size() == most_devices && timeline_.devices.count(key) == 0) {
-        ++timeline_.devices_left_out;
-        continue;
-      }
-      timeline_.devices.emplace(key, device.spec.accelerator_type);
-      lanes_[key] = Lane{{Segment{0, Share::one}}};
-      if (step > 0)
-        add({Block::Kind::absent, key, {0, Share::one}, 0, step, 0, 0, "", "not there yet"});
+  if (change == NodeChange::added)
+    return on_added(ledger, step, node);
+  for (auto it = lanes_.lower_bound({node, 0}); it != lanes_.end() && it->first.first == node; ++it) {
+    const auto& device = it->first;
+    // A node may come back with fewer devices than it had.
+    if ((index >= 0 && device.second != index) || states_.count({device, Block::Kind::absent}) != 0)
+      continue;
+    if (change == NodeChange::device_failed)
+      begin(step, Block::Kind::failed, device, "failed");
+    else if (change == NodeChange::drained)
+      begin(step, Block::Kind::draining, device, "draining");
+    else
+      end(step, Block::Kind::draining, device);
+    if (change == NodeChange::removed) {
+      end(step, Block::Kind::failed, device);
+      begin(step, Block::Kind::absent, device, "removed");
     }
-    return;
   }
-  if (change == NodeChange::undrained) {
-    for (auto& block : timeline_.blocks)
-      if (block.kind == Block::Kind::draining && block.device.first == node && block.to == Block::open)
-        block.to = step;
-    return;
-  }
-  const auto kind = change == NodeChange::removed   ? Block::Kind::absent
-                    : change == NodeChange::drained ? Block::Kind::draining
-                                                    : Block::Kind::failed;
-  const auto* text = change == NodeChange::removed ? "removed" : change == NodeChange::drained ? "draining" : "failed";
-  for (auto it = lanes_.lower_bound({node, 0}); it != lanes_.end() && it->first.first == node; ++it)
-    if (index < 0 || it->first.second == index)
-      add({kind, it->first, {0, Share::one}, step, Block::open, 0, 0, "", text});
 }
 
 Lane& TimelineRecorder::lane_of(const Holder& holder, const DeviceKey& device) {

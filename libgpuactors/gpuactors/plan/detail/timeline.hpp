@@ -93,6 +93,10 @@ private:
             const std::vector<DeviceGrant>& devices, const std::string& name);
   void close(std::size_t step, const Holder& holder);
   void follow_group(const Ledger& ledger, std::size_t step, const Event& event, const std::string& id);
+  void on_added(const Ledger& ledger, std::size_t step, const std::string& node);
+  // Begins a state of a whole device, unless it is in that state; ends it, and returns whether it was in it.
+  void begin(std::size_t step, Block::Kind kind, const DeviceKey& device, const char* text);
+  bool end(std::size_t step, Block::Kind kind, const DeviceKey& device);
   Lane& lane_of(const Holder& holder, const DeviceKey& device);
   bool add(Block block);
 
@@ -100,6 +104,8 @@ private:
   Timeline timeline_;
   std::map<DeviceKey, Lane> lanes_;
   std::map<Holder, std::map<DeviceKey, Part>> holders_;
+  // The blocks of the states that devices are in: failed, draining, absent.
+  std::map<std::pair<DeviceKey, Block::Kind>, std::size_t> states_;
 };
 
 } // namespace gpuactors::plan_detail
