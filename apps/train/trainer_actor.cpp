@@ -48,6 +48,12 @@ TrainerActor::TrainerActor(gpuactors::Init init, const Plan& plan)
   note_status();
 }
 
+TrainerActor::~TrainerActor() {
+  // Copies to and from the training's memory on the host may be queued: it goes after them, also where a run has
+  // failed.
+  static_cast<void>(gpu().stream().synchronize());
+}
+
 Status TrainerActor::note_status() {
   auto status = status_of(*this, training_);
   const std::lock_guard lock{mutex_};

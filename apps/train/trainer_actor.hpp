@@ -23,6 +23,9 @@ class TrainerActor : public gpuactors::Actor {
 public:
   /// Throws what `make_training` or a checkpoint reports.
   TrainerActor(gpuactors::Init init, const Plan& plan);
+  TrainerActor(const TrainerActor&) = delete;
+  TrainerActor& operator=(const TrainerActor&) = delete;
+  ~TrainerActor() override;
 
   gpuactors::Result<void> run(const RunRequest& request, gpuactors::ReplyStream<Progress>& events);
   gpuactors::Result<Loss> step(const Rows& rows);

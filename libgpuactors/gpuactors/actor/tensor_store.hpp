@@ -180,7 +180,9 @@ public:
   void use_devices(const std::vector<std::shared_ptr<Device>>& devices);
 
   /// Shares `tensor` in place: it stays on its device, in its owner's quota. Waits until the work queued on `stream`
-  /// (the stream that produced it) is done, and returns that work's error.
+  /// (the stream that produced it) is done, and returns that work's error. Nothing may write to its memory any more,
+  /// also not by other tensors in that memory (`Tensor::rows`): readers would see it. `put_copy` shares values that
+  /// change.
   /// @returns `unavailable` after `close`, or if there is no port or thread to serve it.
   Result<Shared<Tensor>> put(Tensor tensor, Stream& stream);
 

@@ -35,8 +35,9 @@ struct TeamOptions {
   std::optional<Duration> failure_window{};
   /// A member's own errors after which the work is called again, for example `Errc::task_failed`. In any case, it is
   /// called again after the loss of a member (`is_loss`); after `unavailable` from a call; after a replacement that
-  /// failed to start in time (`deadline_exceeded`), in its constructor, or with `unavailable`; and after a group that
-  /// could not be formed, except with `not_found` or `invalid_argument`.
+  /// failed to start in time (`deadline_exceeded`), with `unavailable`, or in its constructor with an error whose
+  /// remedy is `Remedy::fail_task` (an exception, `out_of_memory`); and after a group that could not be formed, except
+  /// with `not_found` or `invalid_argument`.
   std::vector<Errc> retry_errors{};
   Replace replace = Replace::lost;
   /// How long a member may take to join the others, to show that it is alive, and to end its call after the work has

@@ -55,7 +55,8 @@ public:
   /// Returns the rows `first` to `first + count - 1` as a tensor in the same memory: a part of a batch, or of
   /// parameters that lie one behind the other. A row is what one index of the first dimension selects. The memory
   /// lives, and counts against the quota once, while any of its tensors lives. The address of the rows is aligned as
-  /// their element type is, and no more. The thread of this tensor.
+  /// their element type is, and no more. While others read a tensor that was shared, no tensor in its memory may be
+  /// written. The thread of this tensor.
   /// @returns `invalid_argument` with the shape for rows outside of it or a `count` below 1, and for an empty tensor;
   ///          `lease_expired` if the memory was reclaimed.
   [[nodiscard]] Result<Tensor> rows(std::int64_t first, std::int64_t count) const;

@@ -110,6 +110,7 @@ void ActorTable::let_go(ActorRecord& record) {
 }
 
 void ActorTable::reserve(ActorRecord& record, Lease next) {
+  assert(!record.next);
   moves_[next.id] = &record;
   record.next = std::move(next);
 }

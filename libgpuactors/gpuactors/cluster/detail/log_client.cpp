@@ -71,7 +71,9 @@ Result<void> LogClient::locate_and_read() {
 
 Result<LogClient::Place> LogClient::locate() {
   auto reply = std::make_shared<MessageReply<v1::ClusterState>>();
-  core_.ask_broker(reply, soon(longest_absence() / 2), v1::GetState{});
+  // While a node has lines to read, they come first.
+  const auto wait = agent_ != nullptr ? Duration{limits::link_timeout} : longest_absence() / 2;
+  core_.ask_broker(reply, soon(wait), v1::GetState{});
   GPUACTORS_LET(state, await(Future<v1::ClusterState>{reply}));
   return options_.node.empty() ? locate_actor(state) : locate_node(state);
 }
