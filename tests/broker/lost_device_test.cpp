@@ -1,6 +1,7 @@
 // What becomes of leases on devices that fail: they are lost at once, and what they have besides is free when their
 // holders have ended.
 #include <broker/core_scene.hpp>
+#include <broker/memory_store.hpp>
 
 using namespace broker_test;
 
