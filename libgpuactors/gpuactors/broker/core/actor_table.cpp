@@ -1,3 +1,4 @@
+// Finding actors, and keeping each index in step with the fields that it follows from.
 #include <gpuactors/broker/core/actor_table.hpp>
 
 #include <cassert>
