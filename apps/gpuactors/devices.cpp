@@ -51,6 +51,7 @@ Json json_devices(const v1::ClusterState& state) {
                     {"uuid", device.uuid()},
                     {"name", device.name()},
                     {"memory_bytes", json_of(device.memory_bytes())},
+                    {"numa_node", device.numa() > 0 ? Json(device.numa() - 1) : Json()},
                     {"free_share", Share{entry.free_units()}.to_double()},
                     {"free_memory_bytes", json_of(entry.free_memory_bytes())},
                     {"state", entry.state()}});

@@ -62,6 +62,17 @@ void print_nodes(const v1::ClusterState& state, std::ostream& out) {
   table.print(out);
 }
 
+/// A row for each device, with its distance to each; empty if unknown. As scenarios of `plan` have them.
+Json distances_of(const v1::Node& node) {
+  auto rows = Json::array();
+  const auto count = node.devices_size();
+  if (node.distances_size() != count * count)
+    return rows;
+  for (auto row = node.distances().begin(); row != node.distances().end(); row += count)
+    rows.push_back(std::vector<int>(row, row + count));
+  return rows;
+}
+
 Json json_nodes(const v1::ClusterState& state) {
   auto list = Json::array();
   for (const auto& entry : state.nodes()) {
@@ -76,6 +87,7 @@ Json json_nodes(const v1::ClusterState& state) {
                     {"certificate_until", json_of_time(entry.certificate().until_unix_s())},
                     {"cpus", Share{node.cpu_units()}.to_double()},
                     {"devices", node.devices_size()},
+                    {"distances", distances_of(node)},
                     {"failed_devices", std::move(failed)},
                     {"labels", Json(sorted(node.labels()))},
                     {"resources", amounts_of(node.resource_units())},

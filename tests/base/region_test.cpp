@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <string>
@@ -259,6 +260,22 @@ TEST_CASE("a mapping that nobody reads any more serves the next region in the sa
   CHECK(regions->warm_bytes() == mib);
   regions->drop(7);
   CHECK(regions->warm_bytes() == 0);
+}
+
+TEST_CASE("a kept mapping does not serve memory that its owner has made larger meanwhile", "[region]") {
+  const auto regions = MappedRegions::create();
+  const Descriptor memory{::memfd_create("grows", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+  REQUIRE(::ftruncate(memory.get(), static_cast<off_t>(mib)) == 0);
+  REQUIRE(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE) == 0);
+  const auto map = [&](std::size_t bytes) {
+    return regions->map(Descriptor{::fcntl(memory.get(), F_DUPFD_CLOEXEC, 0)}, Descriptor{}, bytes, 7);
+  };
+  REQUIRE(map(mib));
+  CHECK(regions->warm_bytes() == mib);
+  REQUIRE(::ftruncate(memory.get(), static_cast<off_t>(64 * mib)) == 0);
+  const auto larger = map(64 * mib);
+  REQUIRE(larger);
+  CHECK(larger->data()[64 * mib - 1] == std::byte{});
 }
 
 TEST_CASE("nothing of an owner that was dropped is kept, and no more than the bound says of others", "[region]") {

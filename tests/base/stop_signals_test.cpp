@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <memory>
+#include <thread>
 
 using namespace gpuactors;
 using namespace std::chrono_literals;
@@ -114,3 +115,18 @@ TEST_CASE("a child that was forked asks for its own signals, and takes none from
   CHECK(signals->came());
 }
 #endif
+
+TEST_CASE("signals that were made on another thread leave the mask of the thread that ends them", "[base]") {
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  std::unique_ptr<StopSignals> signals;
+  std::thread{[&] {
+    ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+    signals = std::make_unique<StopSignals>();
+  }}.join();
+  signals.reset();
+  sigset_t mine;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &mine);
+  CHECK(sigismember(&mine, SIGTERM) == 0);
+}

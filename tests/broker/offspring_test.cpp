@@ -96,6 +96,30 @@ TEST_CASE("an actor's children end with its life, and so do theirs", "[broker][c
   CHECK(scene.actors() == Names{"other"});
 }
 
+TEST_CASE("a broker that was restarted lends what all those hold who wait for a request, not its sender's alone",
+          "[broker][core]") {
+  Scene earlier;
+  earlier.greet(1);
+  earlier.add_node("n0", 7, {}, 1);
+  auto owner = Scene::actor_of(1, "owner");
+  owner.mutable_request()->set_gpu_units(10'000);
+  const auto top = earlier.spawn(owner);
+  auto helper = Scene::actor_of(1, "helper");
+  helper.mutable_request()->set_parent_lease(top.lease().id());
+  const auto middle = earlier.spawn(helper);
+
+  Scene scene{{.last_id = 1'000}};
+  scene.greet(1);
+  scene.last_request = earlier.last_request;
+  scene.add_node("n0", 7, {held_by(top), held_by(middle)}, 1);
+  auto wanted = Scene::actor_of(1, "wanted");
+  wanted.mutable_request()->set_gpu_units(5'000);
+  wanted.mutable_request()->set_parent_lease(middle.lease().id());
+  scene.ask(wanted);
+  REQUIRE(scene.world.starts.size() == 1);
+  CHECK(scene.world.starts.back().lease().parent() == top.lease().id());
+}
+
 TEST_CASE("a child whose place becomes free by the loss of its spawner's node leaves nothing behind",
           "[broker][core]") {
   Scene scene;

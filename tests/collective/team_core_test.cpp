@@ -170,6 +170,15 @@ TEST_CASE("what a constructor fails with is an error of the first start, and a f
     CHECK(code_of(core.fail({TeamStage::start, {fine("a"), failed("b", code)}, std::nullopt}, team_epoch)) == code);
 }
 
+TEST_CASE("a replacement that fails to start is a failure, also before any work was tried", "[collective]") {
+  TeamCore core{2, {.max_failures = 3}};
+  const FailedAttempt apart{
+      TeamStage::join, {fine("a"), failed("b", Errc::actor_died, false)}, Error{Errc::worker_died, "b"}};
+  CHECK_FALSE(must(core.fail(apart, team_epoch)).counts);
+  const FailedAttempt unstarted{TeamStage::start, {fine("a"), failed("b", Errc::unavailable)}, std::nullopt};
+  CHECK(must(core.fail(unstarted, team_epoch)).counts);
+}
+
 TEST_CASE("members that could not be put together are tried again, unless they never could be", "[collective]") {
   TeamCore core{2, {.max_failures = -1}};
   const auto joined = [&](Errc code, bool answers) {

@@ -304,6 +304,7 @@ TEST_CASE("a team that cannot be is refused, with the rank that is wrong", "[col
   };
   refused({}, {}, "a team has at least one member");
   refused(mates(2), {.max_failures = -2}, "max_failures is -2");
+  refused(mates(2), {.answer_within = 0s}, "answer_within is 0 s");
   refused(mates(2), {.placement = {.detached = true}}, "detached");
   refused(mates(2), {.placement = {.shrinks = true}}, "shrink");
   refused(mates(2, {.max_restarts = 1}), {}, "rank 0 has max_restarts");

@@ -32,6 +32,14 @@ TEST_CASE("STRICT_PACK puts all bundles on one node or none anywhere") {
   CHECK(f.submit_group(GroupStrategy::strict_pack, {gpus(1), gpus(1), gpus(1)}).kind == Kind::pending);
 }
 
+TEST_CASE("a group that fits together only in one way is found before the search gives up") {
+  Fixture f({node_of("n0", 3, 10'000)});
+  std::vector<ResourceRequest> bundles;
+  for (const auto share : {0.67, 0.44, 0.36, 0.27, 0.23, 0.19, 0.18, 0.17, 0.13, 0.10, 0.09, 0.09, 0.08})
+    bundles.push_back(gpus(share));
+  CHECK(f.submit_group(GroupStrategy::strict_pack, bundles).kind == Kind::granted);
+}
+
 TEST_CASE("STRICT_SPREAD needs a node for each bundle") {
   Fixture f({node_of("n0", 1, 100, "A"), node_of("n1", 1, 100, "B"), node_of("n2", 0)});
   auto a = gpus(0.5);

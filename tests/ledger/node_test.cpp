@@ -270,6 +270,27 @@ TEST_CASE("what a lost lease had lent is kept with it") {
   CHECK(f.ledger.release(lent.lease->id, lent.lease->epoch, f.now).error().code() == Errc::lease_expired);
 }
 
+TEST_CASE("what is kept of a lost lease is counted once, however often it had been lent on") {
+  Fixture f({node_of("n0", 2)});
+  const auto top = f.submit(gpus(2));
+  auto wanted = gpus(2);
+  wanted.parent = top.lease->id;
+  const auto middle = f.submit(wanted);
+  wanted.parent = middle.lease->id;
+  const auto bottom = f.submit(wanted);
+  REQUIRE(bottom.lease->parent == middle.lease->id);
+  // Whoever is in the middle may have ended before: what it has lent on is still within the first one's.
+  const bool middle_ended = GENERATE(false, true);
+  if (middle_ended)
+    f.release(middle);
+  CHECK(f.take(f.ledger.fail_device("n0", 0, f.now, Holders::stay)).size() == (middle_ended ? 2 : 3));
+  f.ledger.check();
+  REQUIRE(f.ledger.remains().size() == 1);
+  CHECK(f.ledger.remains().front().id == top.lease->id);
+  f.release(top);
+  CHECK(f.ledger.node("n0")->devices.back().free_share == Share::whole(1));
+}
+
 TEST_CASE("what a lost lease has lent goes to nobody else before its own holder has ended, too") {
   Fixture f({node_of("n0", 2)});
   const auto [parent, lent] = submit_lender_and_child(f);

@@ -81,12 +81,40 @@ TEST_CASE("a lease that does not fit what is there is refused, and nothing is ch
   CHECK(refused(lease_on("n0", 2, {half(1)})) == "lease 2: device 1 of node n0 has failed");
 }
 
+TEST_CASE("a restored lease still borrows from those who wait for it, over any number of levels") {
+  Fixture before({node_of("n0", 1)});
+  const auto top = before.submit(gpus(1));
+  auto helper = ResourceRequest{};
+  helper.parent = top.lease->id;
+  const auto middle = before.submit(helper);
+  Fixture f({node_of("n0", 1)});
+  for (const auto& lease : before.ledger.leases())
+    REQUIRE(f.ledger.restore(lease));
+  auto wanted = gpus(0.5);
+  wanted.parent = middle.lease->id;
+  const auto events = f.take(f.ledger.submit(RequestId{100}, wanted, f.now));
+  REQUIRE(events.front().kind == Kind::granted);
+  CHECK(events.front().lease->parent == top.lease->id);
+}
+
+TEST_CASE("a restored lease that does not say who asked for it was asked for by its lender") {
+  Fixture f({node_of("n0", 1)});
+  REQUIRE(f.ledger.restore(lease_on("n0", 1, {half(0)})));
+  auto child = lease_on("n0", 2, {});
+  child.parent = LeaseId{1};
+  REQUIRE(f.ledger.restore(child));
+  CHECK(f.ledger.find_lease(LeaseId{2})->asked_by == LeaseId{1});
+  auto wrong = lease_on("n0", 3, {});
+  wrong.asked_by = LeaseId{3};
+  CHECK(why_not(f.ledger.restore(wrong)) == "lease 3 was asked for by lease 3, which did not exist before it");
+}
+
 TEST_CASE("a lease that was lent goes back into its lender") {
   Fixture f({node_of("n0", 1)});
   REQUIRE(f.ledger.restore(lease_on("n0", 1, {half(0)})));
   auto child = lease_on("n0", 2, {{0, Share{3000}, 30}});
   child.parent = LeaseId{1};
-  REQUIRE(f.ledger.restore(child, LeaseId{1}));
+  REQUIRE(f.ledger.restore(child));
   f.ledger.check();
   CHECK(f.submit(gpus(0.5)).kind == Kind::granted);
   // Half of the device is free again only when both have ended.

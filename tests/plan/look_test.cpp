@@ -115,6 +115,11 @@ TEST_CASE("placement groups and what is in them are explained too") {
         != std::string::npos);
 }
 
+TEST_CASE("an explanation of a group without bundles says why it was refused") {
+  CHECK_THAT(explain(R"({"submit_group":{"id":"g","bundles":[]}})", "g"),
+             Catch::Contains("step 0: rejected") && Catch::Contains("at least one bundle"));
+}
+
 TEST_CASE("an explanation as JSON is one object") {
   CHECK(explain(R"({"submit":{"id":"a","gpus":2}},{"submit":{"id":"b","gpus":2}})", "b", true)
         == R"({"at_the_end":[{"node":"n0","reason":"asked 2 devices free: has 0","verdict":"busy"},)"
@@ -271,6 +276,7 @@ TEST_CASE("a picture of too much says what it leaves out") {
 TEST_CASE("text is escaped for XML, and what XML cannot hold is replaced") {
   CHECK(escape_xml("a<b>&\"'") == "a&lt;b&gt;&amp;&quot;&apos;");
   CHECK(escape_xml(std::string_view{"\x01\n\xC3\xA9", 4}) == "\xEF\xBF\xBD\n\xC3\xA9");
+  CHECK(escape_xml("a\xEF\xBF\xBF\xEF\xBF\xBE\xEF\xBF\xBDz") == "a\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBDz");
 }
 
 TEST_CASE("an explanation says which nodes do not have the type that a request is for") {

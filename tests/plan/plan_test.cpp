@@ -42,6 +42,26 @@ std::string error_of_step(const std::string& step) {
 
 } // namespace
 
+TEST_CASE("a field that comes twice in one object is refused, and not only its last value read") {
+  CHECK(error_of_step(R"({"submit":{"id":"a","gpus":1},"submit":{"id":"b","gpus":1}})")
+        == "steps[0]: submit is there twice in one object");
+  CHECK(error_of_step(R"({"submit":{"id":"a","gpus":1}},{"submit":{"id":"b","gpus":1,"gpus":0.5}})")
+        == "steps[1]: gpus is there twice in one object");
+  CHECK(error_of(R"({"nodes":[{"name":"n0","labels":{"a":"1","a":"2"}}],"steps":[]})")
+        == "nodes[0]: a is there twice in one object");
+  // In two objects it is as it should be.
+  CHECK(with_steps(R"({"submit_group":{"id":"g","bundles":[{"gpus":1},{"gpus":1}]}},{"advance":{"seconds":1}})")
+            .find("error")
+        == std::string::npos);
+}
+
+TEST_CASE("steps before the nodes may be nested as deeply as anything is read") {
+  constexpr std::size_t depth = 200'000;
+  CHECK(
+      error_of(R"({"steps":[)" + std::string(depth, '[') + std::string(depth, ']') + "]}").find("steps[0] is an array")
+      != std::string::npos);
+}
+
 TEST_CASE("the scenario of the contract gives exactly these lines") {
   const auto lines = plan(R"(
 {"nodes":[{"name":"n0","cpus":16,"labels":{"zone":"a"},"resources":{"neuron_cores":2},

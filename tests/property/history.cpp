@@ -82,7 +82,7 @@ public:
       // What the lender holds besides, or the group, would be missing.
       if (apart)
         return {};
-      if (const auto done = other.restore(lease, asker_of(lease)); !done)
+      if (const auto done = other.restore(lease); !done)
         return done.error().message();
       if (other.restore(lease))
         return "a lease was restored twice";
@@ -425,11 +425,6 @@ private:
       if (quota.owner == owner)
         return quota.used.units();
     return 0;
-  }
-
-  LeaseId asker_of(const gpuactors::Lease& lease) const {
-    const auto* asker = ledger_.lease_of(RequestId{model_.asked_by(lease.request.value())});
-    return asker == nullptr ? LeaseId{} : asker->id;
   }
 
   // Groups that wait for a bundle were left out: then the nodes differ by what the others hold.

@@ -138,10 +138,6 @@ public:
   std::vector<std::uint64_t> waiting_requests() const;
   std::vector<std::uint64_t> live_groups() const;
   std::vector<std::string> node_names() const;
-  /// The request whose lease asked for this one's; 0 for none.
-  std::uint64_t asked_by(std::uint64_t id) const {
-    return held_.at(id).asked_by;
-  }
   TimePoint now() const {
     return now_;
   }

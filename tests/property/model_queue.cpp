@@ -298,7 +298,9 @@ void Model::keep_remains(const std::map<std::uint64_t, Held>& before, const Outc
       ids.insert(outcome.request);
   for (const auto id : ids) {
     const auto& was = before.at(id);
-    const bool within = was.lender != 0 && (held_.count(was.lender) > 0 || remains_.count(was.lender) > 0);
+    bool within = false;
+    for (auto lender = was.lender; lender != 0; lender = before.at(lender).lender)
+      within = within || held_.count(lender) > 0 || remains_.count(lender) > 0;
     if (within)
       continue;
     if (const auto lends = held_.find(id); lends != held_.end())

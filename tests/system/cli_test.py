@@ -104,7 +104,7 @@ gives("devices are shown as a table", ["devices", *TWO],
 gives("devices as JSON carry what the contract names", ["devices", "--json", *TWO], document(
     lambda all: [d["index"] for d in all] == [0, 1] and all[1] == {
         "node": "local", "index": 1, "kind": "host", "accelerator_type": "V100", "uuid": "host-local-1",
-        "name": "host", "memory_bytes": str(1 << 30), "free_share": 1.0, "free_memory_bytes": str(1 << 30),
+        "name": "host", "memory_bytes": str(1 << 30), "numa_node": None, "free_share": 1.0, "free_memory_bytes": str(1 << 30),
         "state": all[0]["state"]}))
 gives("devices are repeatable", ["devices", "--json", "--devices", "host:1x1GiB", "--devices", "host:1x2GiB@A100"],
       document(lambda all: [d["accelerator_type"] for d in all] == ["host", "A100"]))

@@ -37,6 +37,8 @@ using Fields = std::vector<std::pair<std::string, std::string>>;
 TEST_CASE("nothing is recorded unless the environment says where spans go", "[trace]") {
   CHECK_FALSE(read({})->has_value());
   CHECK_FALSE(read({{"OTEL_SERVICE_NAME", "x"}})->has_value());
+  for (const auto* yes : {"true", "TRUE", "True"})
+    CHECK_FALSE(read(with("OTEL_SDK_DISABLED", yes))->has_value());
   CHECK_FALSE(read({{"OTEL_EXPORTER_OTLP_ENDPOINT", " "}})->has_value());
   CHECK_FALSE(read({{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"}, {"OTEL_SDK_DISABLED", "true"}})->has_value());
   CHECK_FALSE(read({{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318"}, {"OTEL_TRACES_EXPORTER", "none"}})->has_value());
@@ -120,5 +122,8 @@ TEST_CASE("a wrong value is refused with its variable and with what would be rig
       {{"OTEL_TRACES_EXPORTER", "otlp"}, {"OTEL_TRACES_SAMPLER", "traceidratio"}, {"OTEL_TRACES_SAMPLER_ARG", "2"}});
   REQUIRE_FALSE(ratio);
   CHECK_THAT(ratio.error().message(), Contains("from 0 to 1"));
+  CHECK_FALSE(read({{"OTEL_TRACES_EXPORTER", "otlp"},
+                    {"OTEL_TRACES_SAMPLER", "traceidratio"},
+                    {"OTEL_TRACES_SAMPLER_ARG", "1e999"}}));
   CHECK_THAT(read({{"OTEL_TRACES_EXPORTER", "zipkin"}}).error().message(), Contains("zipkin"));
 }

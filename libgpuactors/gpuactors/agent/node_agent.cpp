@@ -1,15 +1,14 @@
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/agent/worker.hpp>
-#include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/errors.hpp>
-
-#include <fmt/format.h>
+#include <gpuactors/wire/resource_units.hpp>
 
 namespace gpuactors {
 
 NodeAgent::NodeAgent(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, BrokerHandle broker,
-                     const std::map<std::string, Share>& resources)
-  : AgentHandle::base(config), services_(std::move(services)), instances_(resources), broker_(std::move(broker)) {
+                     const v1::Node& node)
+  : AgentHandle::base(config), services_(std::move(services)), instances_(from_wire(node.resource_units())),
+    broker_(std::move(broker)) {
   // nop
 }
 
@@ -84,52 +83,6 @@ void NodeAgent::start(Order order, const Ins&... message) {
     caf_version::post(broker_, *refused);
   else
     caf_version::post(worker_, std::move(order), message...);
-}
-
-Result<DeviceInfo> from_wire(const v1::Device& device) {
-  DeviceInfo info;
-  if (device.kind() == to_string(DeviceKind::cuda))
-    info.kind = DeviceKind::cuda;
-  else if (device.kind() == to_string(DeviceKind::host))
-    info.kind = DeviceKind::host;
-  else
-    return fail(Errc::invalid_argument,
-                fmt::format("device {} is of the unknown kind \"{}\"", device.index(), device.kind()));
-  info.index = device.index();
-  info.ordinal = device.index();
-  info.name = device.name();
-  info.accelerator_type = device.accelerator_type();
-  info.uuid = device.uuid();
-  info.memory_bytes = device.memory_bytes();
-  info.units = device.units();
-  return info;
-}
-
-v1::Node describe_node(const NodeOptions& options, const std::vector<std::shared_ptr<Device>>& devices) {
-  v1::Node node;
-  node.set_name(options.name);
-  node.set_cpu_units(options.cpus.units());
-  for (const auto& [key, value] : options.labels)
-    (*node.mutable_labels())[key] = value;
-  for (const auto& [name, share] : options.resources)
-    (*node.mutable_resource_units())[name] = share.units();
-  std::vector<std::string> uuids;
-  for (const auto& device : devices) {
-    const auto& info = device->info();
-    auto* entry = node.add_devices();
-    entry->set_index(info.index);
-    entry->set_kind(std::string{to_string(info.kind)});
-    entry->set_name(info.name);
-    entry->set_accelerator_type(info.accelerator_type);
-    entry->set_uuid(info.uuid);
-    entry->set_memory_bytes(info.memory_bytes);
-    entry->set_units(info.units);
-    entry->set_numa(info.numa_node + 1);
-    uuids.push_back(info.uuid);
-  }
-  for (const auto distance : distances_between(uuids))
-    node.add_distances(distance);
-  return node;
 }
 
 } // namespace gpuactors

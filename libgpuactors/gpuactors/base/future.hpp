@@ -69,8 +69,8 @@ public:
 
   /// Calls `function(Result<T>)` once with the result, on the cluster's callback thread, and destroys the function
   /// there. Consumes the future. If the result was taken before, the function gets `invalid_argument` at once. After
-  /// the end of the cluster, the function runs on the thread that delivers the result. Exceptions are reported on
-  /// standard error.
+  /// the end of the cluster, and for the future of a `Promise`, the function runs on the thread that delivers the
+  /// result, or here if the result is already there. Exceptions are reported on standard error.
   template <class F>
   void then(F function) && {
     auto state = slot_.take();
@@ -201,7 +201,8 @@ public:
 
   /// Registers `function` to be called once when `cancelled` becomes true, on the cancelling thread; at once if it is
   /// true. It must be quick and must not wait, since that may be a library thread. Exceptions are reported on standard
-  /// error. The last registered function counts; none is called after the result was set.
+  /// error. The last registered function counts. No call begins after the result was set; one that has begun
+  /// before may still run then, so it must own what it uses.
   void on_cancel(std::function<void()> function) {
     if (state_ != nullptr)
       state_->on_cancel(std::move(function));

@@ -46,7 +46,8 @@ Result<SharedRegion> MappedRegions::map(Descriptor memory, Descriptor token, std
   {
     const std::lock_guard lock{mutex_};
     owners_.insert(owner);
-    const auto kept = std::find_if(warm_.begin(), warm_.end(), [&](const auto& item) { return item.key == key; });
+    const auto kept = std::find_if(warm_.begin(), warm_.end(),
+                                   [&](const auto& item) { return item.key == key && item.capacity == capacity; });
     if (kept != warm_.end()) {
       block->mapping = std::move(*kept);
       warm_.erase(kept);

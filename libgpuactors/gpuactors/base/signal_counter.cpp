@@ -78,7 +78,8 @@ SignalCounter::SignalCounter(Later later) {
 }
 
 SignalCounter::~SignalCounter() {
-  ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+  if (std::this_thread::get_id() == thread_)
+    ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   ::sigaction(SIGINT, &interrupt_before_, nullptr);
   ::sigaction(SIGTERM, &terminate_before_, nullptr);
   // In a child that was forked, what has come is the parent's.

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <thread>
 
 namespace gpuactors::detail {
 
@@ -24,7 +25,8 @@ public:
   explicit SignalCounter(Later later);
   SignalCounter(const SignalCounter&) = delete;
   SignalCounter& operator=(const SignalCounter&) = delete;
-  /// What the signals did before is what they do again. Those that came and were not taken are dropped.
+  /// What the signals did before is what they do again. Those that came and were not taken are dropped. On another
+  /// thread than that of the constructor, no thread's mask changes.
   ~SignalCounter();
 
   /// Returns the file descriptor that is readable when a signal has come; -1 if the process has none left: signals then
@@ -38,6 +40,7 @@ private:
   struct sigaction terminate_before_ {};
   struct sigaction interrupt_before_ {};
   sigset_t mask_before_{};
+  std::thread::id thread_ = std::this_thread::get_id();
 };
 
 } // namespace gpuactors::detail

@@ -1,6 +1,6 @@
 // The worker process: runs tasks and actors for the agent that started it, and ends with it.
 #include <gpuactors/actor/catalog.hpp>
-#include <gpuactors/agent/node_agent.hpp>
+#include <gpuactors/agent/core/device_messages.hpp>
 #include <gpuactors/agent/process.hpp>
 #include <gpuactors/agent/worker.hpp>
 #include <gpuactors/agent/worker_output.hpp>
@@ -176,9 +176,8 @@ Result<void> describe(const std::string& node, const std::string& spec, const st
   GPUACTORS_TRY(check_catalog(offer.types()));
   GPUACTORS_LET(specs, parse_device_specs(spec));
   GPUACTORS_LET(devices, make_devices(specs, discovery_options(node)));
-  NodeOptions options;
-  options.name = node;
-  *offer.mutable_node() = describe_node(options, devices);
+  offer.mutable_node()->set_name(node);
+  add_devices(devices, *offer.mutable_node());
   GPUACTORS_LET(json, message_to_json(offer));
   std::ofstream out{file};
   if (!(out << detail::to_line(detail::own_greeting()) << json).flush())

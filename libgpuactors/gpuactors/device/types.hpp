@@ -46,6 +46,8 @@ struct DeviceInfo {
   int units = 0;
   /// The NUMA node of the device; -1: unknown.
   int numa_node = -1;
+
+  friend bool operator==(const DeviceInfo&, const DeviceInfo&) = default;
 };
 
 /// How the compute part of a share is enforced.

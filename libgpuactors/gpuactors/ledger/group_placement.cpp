@@ -277,6 +277,9 @@ private:
       groups.push_back(std::move(devices));
     std::vector<DeviceGrant> chosen;
     combine(groups, 0, device_count(request), chosen, result);
+    // The first choice is among the combinations, too: each repetition would double the search below it.
+    const auto first = result.front();
+    result.erase(std::remove(result.begin() + 1, result.end(), first), result.end());
     return result;
   }
 

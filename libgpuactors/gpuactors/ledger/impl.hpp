@@ -54,7 +54,7 @@ public:
   }
   Events resume(TimePoint now);
   Events expect_nodes(bool expected, TimePoint now);
-  Result<void> restore(Lease lease, LeaseId asked_by);
+  Result<void> restore(Lease lease);
   Result<void> restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now);
   Result<Events> set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now);
   Events advance(TimePoint now);
@@ -87,8 +87,6 @@ private:
   // borrowers still hold parts of it) -> gone.
   struct Record {
     Lease lease;
-    // The lease of the task that requested this one and may wait for it.
-    LeaseId asked_by;
     // The source of the resources: a node, a bundle, or the lent pool of another lease.
     Pool* source = nullptr;
     // The pool that the lease lends to its children; created when first needed.
@@ -315,7 +313,8 @@ private:
   // Has a node take no more leases and reservations. Call `pump` afterwards.
   Result<Node*> begin_drain(std::string_view name, TimePoint now, Events& events);
   // Keeps what the leases that these events lost have besides failed devices: it is back at the node, and still in use.
-  void keep_remains(std::span<const Event> events);
+  // `lenders` has who lent each lease its part, as it was before.
+  void keep_remains(std::span<const Event> events, const std::map<LeaseId, LeaseId>& lenders);
   // Takes what is left of a lost lease anew from its node.
   void keep_rest(Lease rest);
   // Gives that back, of one lease or of all on a node.

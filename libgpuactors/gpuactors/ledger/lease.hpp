@@ -43,6 +43,9 @@ struct Lease {
   int bundle = 0;
   /// As in the request. The lease counts in this owner's quota unless it is lent or in a group, which count themselves.
   std::string owner;
+  /// The lease of the task or actor that requested this one, and may wait for it; it may have ended since. What this
+  /// lease requests may be lent from that one, too.
+  LeaseId asked_by;
 
   friend bool operator==(const Lease&, const Lease&) = default;
 };

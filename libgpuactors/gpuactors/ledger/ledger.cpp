@@ -87,8 +87,8 @@ Ledger::Events Ledger::expect_nodes(bool expected, TimePoint now) {
   return impl_->expect_nodes(expected, now);
 }
 
-Result<void> Ledger::restore(Lease lease, LeaseId asked_by) {
-  return impl_->restore(std::move(lease), asked_by);
+Result<void> Ledger::restore(Lease lease) {
+  return impl_->restore(std::move(lease));
 }
 
 Result<void> Ledger::restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now) {

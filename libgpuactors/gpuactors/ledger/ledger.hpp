@@ -138,10 +138,10 @@ public:
   // then call `advance`. These calls accept facts: no rule of the queue applies, and draining nodes are allowed. Later
   // ids and epochs are above all restored ones.
 
-  /// Restores a lease in its place. `asked_by` is the lease of the task that requested it, if that still exists.
+  /// Restores a lease in its place.
   /// @returns `invalid_argument`, `already_exists`, `not_found` (no such node, device, group, bundle or lender) or
   ///          `no_capacity` (something else holds it).
-  Result<void> restore(Lease lease, LeaseId asked_by = {});
+  Result<void> restore(Lease lease);
 
   /// Restores a placement group. Bundles that are not named count as just lost and are placed again; if none is named,
   /// the group counts as just requested.

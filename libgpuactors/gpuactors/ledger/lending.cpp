@@ -29,7 +29,7 @@ std::optional<Ledger::Impl::Found> Ledger::Impl::borrow(const ResourceRequest& r
     auto& pool = lent_pool(record);
     if (auto devices = place_in(pool, request, lens))
       return Found{{&pool, std::move(*devices)}, id, 0};
-    id = record.asked_by;
+    id = record.lease.asked_by;
   }
   return std::nullopt;
 }
@@ -41,7 +41,7 @@ bool Ledger::Impl::could_borrow(const ResourceRequest& request, const Lens& lens
     auto& record = records_.at(id);
     if (place_in(lent_pool(record), request, lens))
       return true;
-    id = record.asked_by;
+    id = record.lease.asked_by;
   }
   return false;
 }
@@ -52,7 +52,7 @@ template <class Leases, class Bundles>
 void Ledger::Impl::for_each_held_by_ancestors(LeaseId parent, Leases visit_lease, Bundles visit_bundle) const {
   std::set<LeaseId> seen;
   std::set<GroupId> groups;
-  for (const auto* ancestor = live(parent); ancestor != nullptr; ancestor = live(ancestor->asked_by))
+  for (const auto* ancestor = live(parent); ancestor != nullptr; ancestor = live(ancestor->lease.asked_by))
     for (const auto* record = ancestor; record != nullptr;) {
       const auto& lease = record->lease;
       if (!seen.insert(lease.id).second)

@@ -59,8 +59,10 @@ Node& NodeTable::add(NodeSpec spec, std::uint64_t pool_id) {
     kind.accelerator_type = device.accelerator_type;
     kind.memory_bytes = device.memory_bytes;
     auto known = std::find_if(node.kinds.begin(), node.kinds.end(), [&](const auto& k) { return k.kind == &kind; });
-    if (known == node.kinds.end())
+    if (known == node.kinds.end()) {
       known = node.kinds.insert(known, NodeKind{&node, &kind, 0});
+      ++kind.nodes;
+    }
     node.pool.slots.push_back({&node, static_cast<int>(i), static_cast<std::size_t>(known - node.kinds.begin()), true,
                                Share::whole(1), Share::whole(1), device.memory_bytes, device.memory_bytes});
   }
@@ -101,6 +103,9 @@ void NodeTable::remove(Node& node) {
     --drained_;
   mixed_.erase(node.spec.name);
   types_.leave(node.types);
+  for (const auto& kind : node.kinds)
+    if (--kind.kind->nodes == 0)
+      kinds_.erase(kinds_.find({kind.kind->accelerator_type, kind.kind->memory_bytes}));
   ++version_;
   nodes_.erase(nodes_.find(node.spec.name));
 }

@@ -77,6 +77,8 @@ struct DevicesOfKind {
   std::uint64_t memory_bytes = 0;
   std::set<Slot*, BySlot> in_use;
   std::set<NodeKind*, ByIdle> idle;
+  /// The nodes that have such devices; the kind goes with the last one.
+  std::size_t nodes = 0;
 };
 
 /// The table of nodes. Its indexes cover the devices that have not failed, on nodes that take leases.

@@ -161,26 +161,34 @@ Result<Ledger::Events> Ledger::Impl::fail_device(std::string_view name, int inde
   pass_time(now, events);
   if (slot->ok) {
     const auto before = events.size();
+    std::map<LeaseId, LeaseId> lenders;
+    for (const auto& [id, record] : records_)
+      lenders.emplace(id, record.lease.parent);
     table_.fail(*node, *slot);
     drop_reservations_on(*node);
     lose_on(*node, index, fmt::format("device {} of node {} failed", index, name), events);
     if (holders == Holders::stay)
-      keep_remains(std::span{events}.subspan(before));
+      keep_remains(std::span{events}.subspan(before), lenders);
     recheck_due_ = true;
   }
   pump(events);
   return events;
 }
 
-void Ledger::Impl::keep_remains(std::span<const Event> events) {
+void Ledger::Impl::keep_remains(std::span<const Event> events, const std::map<LeaseId, LeaseId>& lenders) {
+  const auto within_another = [&](LeaseId id) {
+    for (auto it = lenders.find(id); it != lenders.end() && it->second; it = lenders.find(it->second))
+      if (records_.count(it->second) > 0 || remains_.count(it->second) > 0)
+        return true;
+    return false;
+  };
   // Lenders first: what is kept of a lease includes what it had lent.
   std::map<LeaseId, const Event*> lost;
   for (const auto& event : events)
     if (event.kind == Event::Kind::lost && event.lease)
       lost.emplace(event.lease->id, &event);
   for (const auto& [id, event] : lost) {
-    const auto parent = event->lease->parent;
-    if (records_.count(parent) > 0 || remains_.count(parent) > 0)
+    if (within_another(id))
       continue;
     // Nothing of it has come back while others have parts of it that were not lost.
     if (const auto lender = records_.find(id); lender != records_.end())

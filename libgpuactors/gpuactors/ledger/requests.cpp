@@ -116,8 +116,8 @@ void Ledger::Impl::grant(RequestId id, std::string name, const ResourceRequest& 
                        found.lender,
                        {},
                        0,
-                       request.owner};
-  record.asked_by = request.parent;
+                       request.owner,
+                       request.parent};
   record.source = pool;
   if (found.lender) {
     ++records_.at(found.lender).lent_out;

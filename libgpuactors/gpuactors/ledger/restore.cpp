@@ -120,7 +120,7 @@ Ledger::Events Ledger::Impl::expect_nodes(bool expected, TimePoint now) {
   return events;
 }
 
-Result<void> Ledger::Impl::restore(Lease lease, LeaseId asked_by) {
+Result<void> Ledger::Impl::restore(Lease lease) {
   if (!lease.id || !lease.request)
     return fail(Errc::invalid_argument, "a lease to restore needs its id and that of its request");
   if (records_.count(lease.id) > 0 || remains_.count(lease.id) > 0)
@@ -128,6 +128,12 @@ Result<void> Ledger::Impl::restore(Lease lease, LeaseId asked_by) {
   if (holders_.count(lease.request) > 0 || queue_.find(lease.request) != nullptr)
     return fail(Errc::already_exists,
                 fmt::format("{}: its request {} is already there", name_of(lease), lease.request.value()));
+  if (lease.asked_by >= lease.id)
+    return fail(Errc::invalid_argument, fmt::format("{} was asked for by lease {}, which did not exist before it",
+                                                    name_of(lease), lease.asked_by.value()));
+  // Those who do not say who asked say who lent.
+  if (!lease.asked_by)
+    lease.asked_by = lease.parent;
   GPUACTORS_LET(source, source_of(lease));
   GPUACTORS_TRY(check_room(*source, lease.devices, lease.cpus, lease.resources, name_of(lease)));
   table_.take(*source, lease.devices, lease.cpus, lease.resources);
@@ -140,7 +146,6 @@ Result<void> Ledger::Impl::restore(Lease lease, LeaseId asked_by) {
     groups_.at(lease.group).leases.insert(lease.id);
   auto& record = records_[lease.id];
   record.source = source;
-  record.asked_by = live(asked_by) == nullptr ? LeaseId{} : asked_by;
   record.lease = std::move(lease);
   if (counts(record.lease))
     charge(record.lease.owner, record.lease.devices);

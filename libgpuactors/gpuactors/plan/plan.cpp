@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <istream>
 #include <memory>
+#include <set>
 
 namespace gpuactors {
 
@@ -29,11 +30,15 @@ public:
   }
 
   // Returns whether the parser should keep the value.
-  bool operator()(int depth, Json::parse_event_t event, const Json& value) {
+  bool operator()(int depth, Json::parse_event_t event, Json& value) {
     if (depth == 0 && (event == Json::parse_event_t::array_start || event == Json::parse_event_t::value))
       throw ScenarioError("the scenario is no object: {\"nodes\":[...],\"steps\":[...]} is expected");
     if (depth == 1 && event == Json::parse_event_t::key)
       return enter(value.get<std::string>());
+    if (event == Json::parse_event_t::object_start)
+      keys_.resize(std::min(keys_.size(), static_cast<std::size_t>(depth)));
+    if (event == Json::parse_event_t::key)
+      note_key(static_cast<std::size_t>(depth), value.get<std::string>());
     if (depth == 1 && (event == Json::parse_event_t::object_start || event == Json::parse_event_t::value))
       throw ScenarioError(fmt::format("{} is no array: an array of objects is expected", field_));
     if (depth != 2)
@@ -69,18 +74,29 @@ private:
     return true;
   }
 
-  void element(const Json& value) {
+  // The parser takes a field that comes twice, and keeps the last one.
+  void note_key(std::size_t depth, std::string key) {
+    keys_.resize(std::max(keys_.size(), depth));
+    const auto [it, is_new] = keys_[depth - 1].insert(std::move(key));
+    if (!is_new)
+      throw ScenarioError(fmt::format("{}: {} is there twice in one object", place(), *it));
+  }
+
+  // Moves the value: to copy one that is nested deeply takes a stack as deep.
+  void element(Json& value) {
     if (field_ == "nodes")
       runner_.add_node(value, fmt::format("nodes[{}]", next_node_++));
     else if (seen_.front() == "nodes")
       runner_.run_step(value, next_step_++);
     else
-      early_steps_.push_back(value);
+      early_steps_.push_back(std::move(value));
   }
 
   Runner& runner_;
   std::string field_;
   std::vector<std::string> seen_;
+  // The fields of the objects that are being read, from the outermost one on.
+  std::vector<std::set<std::string>> keys_;
   std::size_t next_node_ = 0;
   std::size_t next_step_ = 0;
   std::vector<Json> early_steps_;

@@ -1,11 +1,13 @@
 #include <gpuactors/trace/trace_options.hpp>
 
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <string_view>
+#include <system_error>
 
 namespace gpuactors {
 
@@ -85,7 +87,8 @@ public:
       return {};
     T read{};
     const auto* end = value->data() + value->size();
-    if (std::from_chars(value->data(), end, read).ptr != end || !(read >= least))
+    const auto parsed = std::from_chars(value->data(), end, read);
+    if (parsed.ec != std::errc{} || parsed.ptr != end || !(read >= least))
       return fail(Errc::invalid_argument,
                   fmt::format("{} is a number from {} on: \"{}\" is none", name, least, *value));
     number = read;
@@ -145,7 +148,8 @@ Result<std::string> read_url(const Reader& reader) {
 }
 
 Result<bool> is_wanted(const Reader& reader) {
-  if (reader.text("OTEL_SDK_DISABLED").value_or("false") == "true")
+  const auto disabled = reader.text("OTEL_SDK_DISABLED").value_or("false");
+  if (strcasecmp(disabled.c_str(), "true") == 0) // booleans of OpenTelemetry have no case
     return false;
   const auto exporter = reader.text("OTEL_TRACES_EXPORTER");
   if (exporter && *exporter != "otlp" && *exporter != "none")

@@ -1,6 +1,7 @@
 #include <gpuactors/agent/core/agent_core.hpp>
 #include <gpuactors/agent/core/environment.hpp>
 #include <gpuactors/wire/lease_end.hpp>
+#include <gpuactors/wire/resource_units.hpp>
 
 #include <fmt/format.h>
 
@@ -8,19 +9,9 @@
 
 namespace gpuactors {
 
-namespace {
-
-std::map<std::string, Share> resources_of(const v1::Node& node) {
-  std::map<std::string, Share> result;
-  for (const auto& [name, units] : node.resource_units())
-    result.emplace(name, Share{units});
-  return result;
-}
-
-} // namespace
-
 AgentCore::AgentCore(AgentWorld& world, AgentOptions options)
-  : world_(world), options_(std::move(options)), memory_{rules_of(options_)}, instances_(resources_of(options_.node)) {
+  : world_(world), options_(std::move(options)), memory_{rules_of(options_)},
+    instances_(from_wire(options_.node.resource_units())) {
   // nop
 }
 

@@ -1,6 +1,7 @@
 #include <gpuactors/agent/core/instance_table.hpp>
 #include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/wire/lease_end.hpp>
+#include <gpuactors/wire/resource_units.hpp>
 
 #include <fmt/format.h>
 
@@ -72,10 +73,7 @@ void InstanceTable::give_back(LeaseId lease) {
 }
 
 std::optional<v1::LeaseEnded> take_units(InstanceTable& instances, v1::Lease& lease) {
-  std::map<std::string, Share> resources;
-  for (const auto& [name, units] : lease.resource_units())
-    resources.emplace(name, Share{units});
-  const auto taken = instances.take(LeaseId{lease.id()}, LeaseId{lease.parent()}, resources);
+  const auto taken = instances.take(LeaseId{lease.id()}, LeaseId{lease.parent()}, from_wire(lease.resource_units()));
   if (!taken) // nothing was started, so the lease is reported as ended at once
     return lease_end(lease.id(), lease.epoch(), taken.error());
   for (const auto& [name, ids] : *taken)

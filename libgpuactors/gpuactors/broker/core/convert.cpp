@@ -1,4 +1,5 @@
 #include <gpuactors/broker/core/convert.hpp>
+#include <gpuactors/wire/resource_units.hpp>
 
 #include <fmt/format.h>
 
@@ -17,8 +18,7 @@ Result<ResourceRequest> from_wire(const v1::ResourceRequest& request) {
   result.memory_bytes = request.memory_bytes();
   result.cpus = Share{request.cpu_units()};
   result.accelerator_type = request.accelerator_type();
-  for (const auto& [name, units] : request.resource_units())
-    result.resources.emplace(name, Share{units});
+  result.resources = from_wire(request.resource_units());
   result.node = request.node();
   result.node_is_soft = request.node_soft();
   for (const auto& [key, value] : request.labels())
@@ -64,8 +64,7 @@ v1::ResourceRequest to_wire(const ResourceRequest& request) {
   result.set_memory_bytes(request.memory_bytes);
   result.set_cpu_units(request.cpus.units());
   result.set_accelerator_type(request.accelerator_type);
-  for (const auto& [name, share] : request.resources)
-    (*result.mutable_resource_units())[name] = share.units();
+  *result.mutable_resource_units() = to_wire(request.resources);
   result.set_node(request.node);
   set_labels(request.labels, result);
   result.set_node_soft(request.node_is_soft);
@@ -111,8 +110,7 @@ NodeSpec from_wire(const v1::Node& node) {
   result.name = node.name();
   result.cpus = Share{node.cpu_units()};
   result.labels.insert(node.labels().begin(), node.labels().end());
-  for (const auto& [name, units] : node.resource_units())
-    result.resources.emplace(name, Share{units});
+  result.resources = from_wire(node.resource_units());
   for (const auto& device : node.devices()) {
     DeviceSpec spec;
     spec.accelerator_type = device.accelerator_type();
@@ -157,8 +155,7 @@ v1::Lease to_wire(const BundleGrant& bundle, const v1::Node& node) {
     granted->set_memory_bytes(device.memory_bytes);
   }
   result.set_cpu_units(bundle.cpus.units());
-  for (const auto& [name, share] : bundle.resources)
-    (*result.mutable_resource_units())[name] = share.units();
+  *result.mutable_resource_units() = to_wire(bundle.resources);
   result.set_bundle(bundle.bundle);
   return result;
 }
@@ -170,8 +167,7 @@ BundleGrant bundle_from_wire(const v1::Lease& bundle, const v1::Node& node) {
   for (const auto& device : bundle.devices())
     result.devices.push_back({position_of(node, device.index()), Share{device.share_units()}, device.memory_bytes()});
   result.cpus = Share{bundle.cpu_units()};
-  for (const auto& [name, units] : bundle.resource_units())
-    result.resources.emplace(name, Share{units});
+  result.resources = from_wire(bundle.resource_units());
   return result;
 }
 
@@ -184,6 +180,7 @@ v1::Lease to_wire(const Lease& lease, const v1::Node& node) {
   result.set_request(lease.request.value());
   result.set_group(lease.group.value());
   result.set_quota_owner(lease.owner);
+  result.set_asked_by(lease.asked_by.value());
   return result;
 }
 
@@ -202,6 +199,7 @@ Lease from_wire(const v1::Lease& lease, const v1::Node& node) {
   result.group = GroupId{lease.group()};
   result.bundle = place.bundle;
   result.owner = lease.quota_owner();
+  result.asked_by = LeaseId{lease.asked_by()};
   return result;
 }
 

@@ -1,3 +1,4 @@
+#include <gpuactors/agent/core/device_messages.hpp>
 #include <gpuactors/agent/core/environment.hpp>
 #include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/base/host_memory.hpp>
@@ -278,13 +279,14 @@ Result<void> ClusterCore::start(const ConnectOptions& options,
 }
 
 Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
-  GPUACTORS_LET(described, node_options({node.name, node.labels, node.cpus, node.resources, node.host_memory_bytes,
-                                         node.accelerator_root}));
+  GPUACTORS_LET(described, describe_node({node.name, node.labels, node.cpus, node.resources, node.host_memory_bytes,
+                                          node.accelerator_root}));
   GPUACTORS_LET(specs, parse_device_specs(node.devices));
   GPUACTORS_LET(devices, make_devices(specs, discovery_options(node.name)));
   if (node.decorate)
     for (auto& device : devices)
       device = node.decorate(std::move(device));
+  add_devices(devices, described);
 
   auto services = std::make_shared<ProcessServices>();
   services->node = node.name;
@@ -292,16 +294,15 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   services->runtime_source = node.runtime_source;
   fill(*services);
   auto agent = caf::actor_cast<caf::strong_actor_ptr>(
-      system_->spawn<NodeAgent>(std::move(services), caf::actor_cast<BrokerHandle>(broker_), described.resources));
+      system_->spawn<NodeAgent>(std::move(services), caf::actor_cast<BrokerHandle>(broker_), described));
   agents_.push_back(agent);
   v1::RegisterNode message;
-  *message.mutable_node() = describe_node(described, devices);
+  *message.mutable_node() = described;
   auto reply = std::make_shared<DoneReply>();
-  const auto described_node = message.node();
   port_->ask(reply, broker_, never, std::move(message), agent);
   GPUACTORS_TRY(Future<void>{reply}.get());
   // An embedded cluster has no operator to read the notices.
-  watches_.push_back(watch_devices(described_node, agent, [](const std::string&) {}));
+  watches_.push_back(watch_devices(described, agent, [](const std::string&) {}));
   return {};
 }
 

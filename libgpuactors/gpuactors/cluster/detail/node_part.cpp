@@ -75,14 +75,13 @@ std::vector<std::string> uuids_of(const v1::Node& node) {
 
 /// The node's resources, with the devices that its programs see.
 Result<v1::Node> node_of(const NodeDaemon& options, const std::string& name, const v1::Node& seen) {
-  GPUACTORS_LET(described, node_options({name, options.labels, options.cpus, options.resources,
-                                         options.host_memory_bytes, options.accelerator_root}));
-  auto node = describe_node(described, {});
+  GPUACTORS_LET(node, describe_node({name, options.labels, options.cpus, options.resources, options.host_memory_bytes,
+                                     options.accelerator_root}));
   *node.mutable_devices() = seen.devices();
   for (const auto distance : distances_between(uuids_of(node)))
     node.add_distances(distance);
   GPUACTORS_TRY(check_texts(node));
-  return node;
+  return std::move(node);
 }
 
 std::int64_t signed_milliseconds(Duration duration) {

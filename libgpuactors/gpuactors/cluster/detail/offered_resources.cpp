@@ -3,6 +3,7 @@
 #include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/cluster/detail/offered_resources.hpp>
 #include <gpuactors/device/accelerators.hpp>
+#include <gpuactors/wire/resource_units.hpp>
 
 #include <fmt/format.h>
 
@@ -18,25 +19,28 @@ Result<Share> cpus_of(const OfferedResources& offered) {
 
 } // namespace
 
-Result<NodeOptions> node_options(const OfferedResources& offered) {
-  NodeOptions options;
-  options.name = offered.name;
-  options.labels = offered.labels;
+Result<v1::Node> describe_node(const OfferedResources& offered) {
   GPUACTORS_LET(cpus, cpus_of(offered));
-  options.cpus = cpus;
+  std::map<std::string, Share> resources;
   for (const auto& [name, amount] : offered.resources) {
     GPUACTORS_TRY(check_not_host_memory(name, "host_memory_bytes (--host-memory)"));
     GPUACTORS_LET(share, Share::from_double(amount, fmt::format("resource {} of node {}", name, offered.name)));
-    options.resources.emplace(name, share);
+    resources.emplace(name, share);
   }
-  GPUACTORS_TRY(check_whole_units(options.resources));
-  GPUACTORS_LET(found, discover_accelerators(offered.accelerator_root, options.resources));
-  options.resources.merge(found);
+  GPUACTORS_TRY(check_whole_units(resources));
+  GPUACTORS_LET(found, discover_accelerators(offered.accelerator_root, resources));
+  resources.merge(found);
   const auto bytes = offered.host_memory_bytes ? *offered.host_memory_bytes : MemoryReader{}.limit_bytes();
   GPUACTORS_TRY(check_host_memory(fmt::format("host_memory_bytes of node {}", offered.name), bytes));
   if (bytes > 0)
-    options.resources.emplace(host_memory_resource, host_memory_amount(bytes));
-  return options;
+    resources.emplace(host_memory_resource, host_memory_amount(bytes));
+
+  v1::Node node;
+  node.set_name(offered.name);
+  node.set_cpu_units(cpus.units());
+  node.mutable_labels()->insert(offered.labels.begin(), offered.labels.end());
+  *node.mutable_resource_units() = to_wire(resources);
+  return node;
 }
 
 } // namespace gpuactors::detail

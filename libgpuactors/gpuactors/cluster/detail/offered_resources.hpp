@@ -1,8 +1,8 @@
-// What a node offers besides its devices, from what a user wrote. Internal to the cluster layer.
+// The description of a node, from what a user wrote. Internal to the cluster layer.
 #pragma once
 
-#include <gpuactors/agent/node_agent.hpp>
 #include <gpuactors/base/result.hpp>
+#include <gpuactors/v1/control.pb.h>
 
 #include <cstdint>
 #include <map>
@@ -24,7 +24,8 @@ struct OfferedResources {
 };
 
 /// Checks the amounts and adds the accelerators other than GPUs that this machine has.
-/// @returns `invalid_argument` for an amount that is none, naming the node, or a part of an accelerator.
-[[nodiscard]] Result<NodeOptions> node_options(const OfferedResources& offered);
+/// @returns the description of a node without devices yet; `invalid_argument` for an amount that is none, naming the
+///          node, or a part of an accelerator.
+[[nodiscard]] Result<v1::Node> describe_node(const OfferedResources& offered);
 
 } // namespace gpuactors::detail

@@ -84,7 +84,7 @@ bool TeamCore::may_retry(TeamStage stage, Errc code) const {
   switch (stage) {
   case TeamStage::start:
     // What succeeded once may do so again: a file system is not mounted yet, a node was away for a moment.
-    return attempt_ > 0
+    return mended_
            && (remedy_of(code) == Remedy::fail_task || code == Errc::unavailable || code == Errc::deadline_exceeded);
   case TeamStage::join:
     return code != Errc::not_found && code != Errc::invalid_argument;
@@ -124,6 +124,7 @@ Result<TeamCore::Again> TeamCore::fail(const FailedAttempt& failed, TimePoint no
     again.replaced.assign(ends.size(), true);
   if (failed.stage == TeamStage::join && !std::exchange(rejoined_, true)) {
     again.counts = false;
+    mended_ = true;
     return again;
   }
   const auto most = options_.max_failures;
@@ -132,6 +133,7 @@ Result<TeamCore::Again> TeamCore::fail(const FailedAttempt& failed, TimePoint no
     return gpuactors::fail(error.code(), fmt::format("{}; it was failure {} of the team, and max_failures is {}",
                                                      error.message(), attempt_ + 1, most));
   ++attempt_;
+  mended_ = true;
   again.pause = *pause;
   return again;
 }

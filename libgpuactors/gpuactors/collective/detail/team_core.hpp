@@ -115,6 +115,8 @@ private:
   int attempt_ = 0;
   /// Members could not be put together since the last attempt.
   bool rejoined_ = false;
+  /// A failure was mended: members that start now are replacements, or start once more.
+  bool mended_ = false;
   /// By rank: reports that others have not made yet, and how the call has ended.
   std::vector<std::deque<Payload>> ahead_;
   std::vector<std::optional<Result<void>>> ends_;

@@ -42,6 +42,10 @@ Result<void> TeamMembers::check() const {
     return gpuactors::fail(
         Errc::invalid_argument,
         fmt::format("max_failures is {}: a number from 0 on is expected, or -1 for always", options_.max_failures));
+  if (options_.answer_within <= Duration::zero())
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("answer_within is {} s: a time above 0 is expected, such as 30 s",
+                                       to_seconds(options_.answer_within)));
   if (options_.placement.detached || options_.placement.shrinks)
     return gpuactors::fail(Errc::invalid_argument, "the places of a team are neither detached nor do they shrink: they "
                                                    "end with the team, and not before");

@@ -108,6 +108,8 @@ void Explainer::before_submit_group(const Ledger& ledger, std::size_t step, cons
   if (!asked_.empty())
     return;
   is_group_ = true;
+  if (group.bundles.empty()) // no node could be asked for it; the answer says why
+    return;
   asked_ = group.bundles;
   for (auto& bundle : asked_)
     bundle.priority = group.priority;

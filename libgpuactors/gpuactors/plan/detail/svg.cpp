@@ -206,9 +206,9 @@ private:
 
   [[nodiscard]] std::vector<std::string> notes_of() const {
     std::vector<std::string> notes;
-    if (timeline_.devices_left_out > 0)
+    if (!timeline_.devices_left_out.empty())
       notes.push_back(fmt::format("Shows {} of {} devices: a picture has no more than {} lanes.", rows_.size(),
-                                  rows_.size() + timeline_.devices_left_out, TimelineRecorder::most_devices));
+                                  rows_.size() + timeline_.devices_left_out.size(), TimelineRecorder::most_devices));
     if (timeline_.stopped_at != Block::open)
       notes.push_back(fmt::format("Ends before step {}: a picture has no more than {} rectangles.",
                                   timeline_.stopped_at, TimelineRecorder::most_blocks));
@@ -231,8 +231,10 @@ private:
 } // namespace
 
 std::string escape_xml(std::string_view text) {
+  constexpr std::string_view replacement = "\xEF\xBF\xBD";
   std::string result;
-  for (const char c : text) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
     switch (c) {
     case '&':
       result += "&amp;";
@@ -251,8 +253,12 @@ std::string escape_xml(std::string_view text) {
       break;
     default:
       if (static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r')
-        result += "\xEF\xBF\xBD";
-      else
+        result += replacement;
+      else if (const auto character = text.substr(at, 3); character == "\xEF\xBF\xBE" || character == "\xEF\xBF\xBF") {
+        // U+FFFE and U+FFFF, which no XML document can have
+        result += replacement;
+        at += character.size() - 1;
+      } else
         result += c;
     }
   }

@@ -36,7 +36,7 @@ void TimelineRecorder::on_added(const Ledger& ledger, std::size_t step, const st
   for (const auto& device : view->devices) {
     const DeviceKey key{node, device.index};
     if (timeline_.devices.size() == most_devices && timeline_.devices.count(key) == 0) {
-      ++timeline_.devices_left_out;
+      timeline_.devices_left_out.insert(key);
       continue;
     }
     timeline_.devices.emplace(key, device.spec.accelerator_type);

@@ -7,6 +7,7 @@
 #include <iosfwd>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +47,7 @@ struct Timeline {
   std::vector<std::pair<std::size_t, std::size_t>> waiting;
   /// Steps, and the seconds that have passed from each of them on.
   std::vector<std::pair<std::size_t, double>> times;
-  std::size_t devices_left_out = 0;
+  std::set<DeviceKey> devices_left_out;
   /// The first step that is left out; `Block::open` if none is.
   std::size_t stopped_at = Block::open;
 };
