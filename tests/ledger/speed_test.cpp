@@ -199,3 +199,20 @@ TEST_CASE("speed: groups of many bundles, one more than there is room for", "[.]
     CHECK(took < 2);
   }
 }
+
+TEST_CASE("speed: a group for one node, where none of thousands has the room", "[.][speed]") {
+  constexpr unsigned nodes = 5'000;
+  auto ledger = ledger_with(nodes, 8);
+  auto each = gpus(1);
+  each.strategy = Strategy::spread;
+  for (unsigned i = 1; i <= nodes; ++i)
+    REQUIRE(ledger.submit(RequestId{i}, each, TimePoint{}).front().lease);
+  GroupRequest group;
+  group.strategy = GroupStrategy::strict_pack;
+  group.bundles = {gpus(5), gpus(3)};
+  const auto start = cpu_seconds();
+  CHECK(ledger.submit_group(GroupId{1}, group, TimePoint{}).front().kind == Event::Kind::pending);
+  const auto took = cpu_seconds() - start;
+  std::cout << "a group for one node that " << nodes << " nodes have no room for: " << took << " s\n";
+  CHECK(took < 0.5);
+}

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
+#include <span>
 #include <tuple>
 
 namespace gpuactors::ledger_detail {
@@ -27,16 +29,19 @@ public:
       return std::tuple{device_count(b), !b.accelerator_type.empty(), b.gpus, b.memory_bytes, b.cpus};
     };
     std::stable_sort(order_.begin(), order_.end(), [&](auto a, auto b) { return hardness(b) < hardness(a); });
+    for (const auto& bundle : bundles) {
+      wanted_shares_ += bundle.gpus.units();
+      wanted_cpus_ += bundle.cpus.units();
+    }
   }
 
   std::optional<std::vector<Fit>> run() {
     const bool strict_spread = strategy_ == GroupStrategy::strict_spread;
     bool found = false;
     if (strategy_ == GroupStrategy::strict_pack)
-      found = pack_on_one_node(static_cast<int>(table_.nodes().size())) || search_one_node();
+      found = pack_strictly();
     else if (strategy_ == GroupStrategy::pack)
-      found = (!others_.empty() && pack_on_few_nodes()) || pack_on_one_node(nodes_to_pack) || pack_on_few_nodes()
-              || search_all();
+      found = (!others_.empty() && pack_on_few_nodes()) || pack_on_one_node() || pack_on_few_nodes() || search_all();
     else
       found = spread_greedily(strict_spread) || (strict_spread ? match() : search_all());
     if (!found)
@@ -83,20 +88,45 @@ private:
     return false;
   }
 
-  bool pack_on_one_node(int tries) {
-    std::set<const Node*> excluded;
-    for (int i = 0; i < tries; ++i) {
+  bool put_rest_in(Pool& pool) {
+    if (std::all_of(order_.begin() + placed_, order_.end(), [&](std::size_t b) { return put_in(b, pool); }))
+      return true;
+    reset();
+    return false;
+  }
+
+  // Tries the nodes that suit the first bundle best. Each try walks past those that are excluded.
+  bool pack_on_one_node(std::set<const Node*> excluded = {}) {
+    for (int i = 0; i < nodes_to_pack; ++i) {
       auto first = find(bundles_[order_[0]], excluded);
       if (!first)
         return false;
       auto& pool = *first->pool;
       put(order_[0], std::move(*first));
-      if (std::all_of(order_.begin() + 1, order_.end(), [&](std::size_t b) { return put_in(b, pool); }))
+      if (put_rest_in(pool))
         return true;
-      reset();
       excluded.insert(pool.node);
     }
     return false;
+  }
+
+  // Asks each node once that has enough in all; of thousands, few do while a group waits.
+  bool pack_strictly() {
+    std::vector<Pool*> pools;
+    std::set<const Node*> too_full;
+    for (const auto& [name, node] : table_.nodes()) {
+      if (lens_.covers(node) && sums_suffice(std::array{&node.pool}))
+        pools.push_back(&table_.find(name)->pool);
+      else
+        too_full.insert(&node);
+    }
+    if (pools.empty())
+      return false;
+    if (pack_on_one_node(std::move(too_full))
+        || std::any_of(pools.begin(), pools.end(), [&](Pool* pool) { return put_rest_in(*pool); }))
+      return true;
+    find_repeated();
+    return std::any_of(pools.begin(), pools.end(), [&](Pool* pool) { return search({pool}, 0, 0); });
   }
 
   bool pack_on_few_nodes() {
@@ -179,14 +209,6 @@ private:
     return true;
   }
 
-  bool search_one_node() {
-    find_repeated();
-    for (const auto& [name, node] : table_.nodes())
-      if (lens_.covers(node) && search({&table_.find(name)->pool}, 0, 0))
-        return true;
-    return false;
-  }
-
   bool search_all() {
     if (table_.nodes().size() > static_cast<std::size_t>(search_steps))
       return false;
@@ -200,15 +222,11 @@ private:
     return search(pools, 0, 0);
   }
 
-  // Whether all nodes together have the shares and cpus that the bundles ask for together: if not, no way to place them
+  // Whether the pools together have the shares and cpus that the bundles ask for together: if not, no way to place them
   // has to be tried.
-  [[nodiscard]] bool sums_suffice(const std::vector<Pool*>& pools) const {
-    std::int64_t shares = 0;
-    std::int64_t cpus = 0;
-    for (const auto& bundle : bundles_) {
-      shares += bundle.gpus.units();
-      cpus += bundle.cpus.units();
-    }
+  [[nodiscard]] bool sums_suffice(std::span<const Pool* const> pools) const {
+    auto shares = wanted_shares_;
+    auto cpus = wanted_cpus_;
     for (const auto* pool : pools) {
       cpus -= lens_.cpus(*pool).units();
       for (const auto& slot : pool->slots)
@@ -309,6 +327,9 @@ private:
   Lens lens_;
   const std::set<const Node*>& others_;
   std::vector<std::size_t> order_;
+  // What the bundles ask for together.
+  std::int64_t wanted_shares_ = 0;
+  std::int64_t wanted_cpus_ = 0;
   std::vector<Fit> chosen_;
   int placed_ = 0;
   int steps_ = 0;

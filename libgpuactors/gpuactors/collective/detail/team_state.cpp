@@ -223,7 +223,9 @@ void TeamState::read_all(TeamCore& core, Readers& readers, const TeamWork& work)
 }
 
 void TeamState::read(TeamCore& core, StreamReader<Payload>& reader, std::size_t rank, const TeamWork& work) const {
-  while (reader.ready()) {
+  // One that reports as fast as it is read must not keep the others, or a stop, from being seen.
+  constexpr int most_in_a_row = 64;
+  for (int count = 0; count < most_in_a_row && reader.ready(); ++count) {
     auto item = reader.next(Duration::zero());
     if (!item || !*item)
       return core.end(rank, item ? Result<void>{} : gpuactors::fail(item.error()));
