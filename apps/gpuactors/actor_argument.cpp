@@ -28,10 +28,10 @@ bool is_meant(const v1::ActorInfo& actor, const ActorArgument& argument) {
   return actor.name() == argument.name && actor.name_space() == argument.name_space;
 }
 
-Result<v1::ActorHandle> find_by_number(Cluster& cluster, const ActorArgument& argument) {
-  v1::ActorHandle handle;
+Result<ActorKey> key_of(Cluster& cluster, const ActorArgument& argument) {
+  const ActorKey by_name{argument.name, argument.name_space};
   if (!is_number(argument))
-    return handle;
+    return by_name;
   StateOptions options;
   options.ended = limits::ended_actors;
   GPUACTORS_LET(state, cluster.state(options));
@@ -42,29 +42,29 @@ Result<v1::ActorHandle> find_by_number(Cluster& cluster, const ActorArgument& ar
                        || std::any_of(state.ended().begin(), state.ended().end(),
                                       [&](const v1::EndedActor& ended) { return has_the_name(ended.actor()); });
   if (is_name)
-    return handle;
+    return by_name;
   // An actor that is not shown may have that number as its name.
   if (!is_whole(state, "actors") || !is_whole(state, "ended"))
     say_what_is_incomplete(state);
-  handle.set_id(std::strtoull(argument.name.c_str(), nullptr, 10));
-  return handle;
+  return ActorKey{ActorId{std::strtoull(argument.name.c_str(), nullptr, 10)}};
 }
 
-Result<v1::ActorHandle> find_nameless(Cluster& cluster, const ActorArgument& argument) {
+Result<ActorKey> key_of_living(Cluster& cluster, const ActorArgument& argument) {
+  const ActorKey by_name{argument.name, argument.name_space};
   if (!is_number(argument))
-    return v1::ActorHandle{};
+    return by_name;
   GPUACTORS_LET(state, cluster.state());
   for (const auto& actor : state.actors())
     if (actor.name().empty() && is_meant(actor, argument)) {
-      v1::ActorHandle handle;
-      handle.set_id(actor.id());
-      handle.set_type(actor.type());
-      handle.set_origin(actor.origin());
-      return handle;
+      v1::ActorHandle reference;
+      reference.set_id(actor.id());
+      reference.set_type(actor.type());
+      reference.set_origin(actor.origin());
+      return ActorKey{std::move(reference)};
     }
   if (!is_whole(state, "actors"))
     say_what_is_incomplete(state);
-  return v1::ActorHandle{};
+  return by_name;
 }
 
 } // namespace gpuactors::cli

@@ -25,12 +25,11 @@ struct ActorArgument {
 /// Whether this actor is meant. Only who has no name is known by the number, for a name may look like one.
 [[nodiscard]] bool is_meant(const v1::ActorInfo& actor, const ActorArgument& argument);
 
-/// The actor whose number is meant, which need not live any more; with the number 0 if a name is meant, as where a
-/// living or ended actor has that number as its name. Asks the broker only if the argument is a number.
-[[nodiscard]] Result<v1::ActorHandle> find_by_number(Cluster& cluster, const ActorArgument& argument);
+/// The actor that is meant, which need not live any more: a number is a name where a living or ended actor has it as
+/// its name. Asks the broker only if the argument is a number. The key refers to the argument.
+[[nodiscard]] Result<ActorKey> key_of(Cluster& cluster, const ActorArgument& argument);
 
-/// The actor without a name whose number is meant; with the number 0 if there is none. Asks the broker only if the
-/// argument is a number.
-[[nodiscard]] Result<v1::ActorHandle> find_nameless(Cluster& cluster, const ActorArgument& argument);
+/// Likewise, for an actor that lives: a number is a name unless a living actor without a name has it.
+[[nodiscard]] Result<ActorKey> key_of_living(Cluster& cluster, const ActorArgument& argument);
 
 } // namespace gpuactors::cli

@@ -35,13 +35,6 @@ Result<void> print_items(const DescribedTypes& types, StreamReader<Payload> item
   }
 }
 
-Result<ActorRef> find_actor(Cluster& cluster, const ActorArgument& argument, Duration timeout) {
-  GPUACTORS_LET(nameless, find_nameless(cluster, argument));
-  if (nameless.id() != 0)
-    return cluster.find(nameless, timeout);
-  return cluster.find({argument.name, argument.name_space}, timeout);
-}
-
 Result<void> run_call(const CallArguments& arguments) {
   std::optional<Duration> timeout;
   if (arguments.timeout) {
@@ -53,7 +46,8 @@ Result<void> run_call(const CallArguments& arguments) {
   GPUACTORS_LET(known, open_types(arguments.cluster, cluster));
   // The timeout covers both the wait until the actor runs and the call, but not the time that the input takes to come.
   const auto start = Clock::now();
-  GPUACTORS_LET(actor, find_actor(*cluster, arguments.actor, timeout.value_or(limits::call_deadline)));
+  GPUACTORS_LET(key, key_of_living(*cluster, arguments.actor));
+  GPUACTORS_LET(actor, cluster->find(key, timeout.value_or(limits::call_deadline)));
   const auto spent = Clock::now() - start;
   const auto left = [spent](Duration limit) { return std::max(Duration::zero(), limit - spent); };
   // Its node may have come back to a restarted broker since.

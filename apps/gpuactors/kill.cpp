@@ -27,12 +27,9 @@ Result<void> run_kill(const KillArguments& arguments) {
   GPUACTORS_LET(cluster, arguments.cluster.open());
   KillOptions options;
   options.restart = !arguments.no_restart;
-  GPUACTORS_LET(nameless, find_nameless(cluster, arguments.actor));
-  const auto& [name, name_space] = arguments.actor;
-  if (nameless.id() != 0)
-    GPUACTORS_TRY(cluster.kill(ActorId{nameless.id()}, options));
-  else
-    GPUACTORS_TRY(cluster.kill({name, name_space}, options));
+  const auto& name = arguments.actor.name;
+  GPUACTORS_LET(key, key_of_living(cluster, arguments.actor));
+  GPUACTORS_TRY(cluster.kill(key, options));
   GPUACTORS_LET(state, cluster.state());
   const auto again = std::find_if(state.actors().begin(), state.actors().end(),
                                   [&](const v1::ActorInfo& actor) { return is_meant(actor, arguments.actor); });

@@ -63,10 +63,8 @@ Result<void> run_logs(const LogsArguments& arguments) {
       print_line(line);
     return static_cast<bool>(std::cout);
   };
-  GPUACTORS_LET(numbered, find_by_number(cluster, arguments.actor));
-  if (numbered.id() != 0)
-    return cluster.logs(numbered, options, sink);
-  return cluster.logs({arguments.actor.name, arguments.actor.name_space}, options, sink);
+  GPUACTORS_LET(actor, key_of(cluster, arguments.actor));
+  return cluster.logs(actor, options, sink);
 }
 
 } // namespace

@@ -32,9 +32,8 @@ Result<void> run_wait(const WaitArguments& arguments) {
     limit = given;
   }
   GPUACTORS_LET(cluster, arguments.cluster.open());
-  GPUACTORS_LET(numbered, find_by_number(cluster, arguments.actor));
-  auto end = numbered.id() != 0 ? cluster.when_ended(numbered)
-                                : cluster.when_ended({arguments.actor.name, arguments.actor.name_space});
+  GPUACTORS_LET(actor, key_of(cluster, arguments.actor));
+  auto end = cluster.when_ended(actor);
   if (!end.wait(limit))
     return fail(Errc::deadline_exceeded,
                 fmt::format("{} has not ended within {} s", arguments.actor.name, *arguments.timeout));

@@ -44,4 +44,6 @@ target_include_directories(gpuactors_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_include_directories(gpuactors_cuda SYSTEM PRIVATE ${GPUACTORS_CUDA_INCLUDE_DIR})
 target_link_libraries(gpuactors_cuda PRIVATE gpuactors_flags fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
 target_link_options(gpuactors_cuda PRIVATE LINKER:--version-script=${CMAKE_CURRENT_LIST_DIR}/gpuactors_cuda.map)
+# Programs find the module at run time: without it, one that is built alone would run on host devices.
+add_dependencies(gpuactors gpuactors_cuda)
 install(TARGETS gpuactors_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT gpuactors)

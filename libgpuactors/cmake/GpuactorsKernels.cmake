@@ -16,6 +16,9 @@ if(NOT DEFINED GPUACTORS_CUDA OR NOT GPUACTORS_CUDA STREQUAL "OFF")
   if(GPUACTORS_CUDA STREQUAL "ON" AND NOT GPUACTORS_NVCC)
     message(FATAL_ERROR "GPUACTORS_CUDA is ON and nvcc was not found: put it on PATH or set GPUACTORS_NVCC")
   endif()
+else()
+  # It may have been found before, with another value.
+  set(GPUACTORS_NVCC "")
 endif()
 
 function(gpuactors_add_kernels target)

@@ -132,6 +132,31 @@ TEST_CASE("an empty reference is an empty message, which names nobody", "[cluste
   CHECK(cluster.find(handle).error() == Error{Errc::invalid_argument, "the reference to an actor is empty"});
 }
 
+TEST_CASE("an actor is found, awaited and ended by all that tells it from others", "[cluster]") {
+  auto cluster = embed_correspondents();
+  const auto lives = [&](const ActorKey& key, const ActorRef& actor) {
+    CHECK(must(cluster.find(key)).id() == actor.id());
+    auto ended = cluster.when_ended(key);
+    REQUIRE(cluster.kill(key).has_value());
+    CHECK(must(ended.get()).id == actor.id());
+    CHECK(must(cluster.when_ended(key).get()).id == actor.id());
+  };
+  const auto spawn = [&] { return must(cluster.spawn("correspondent", {}, {.name = "a", .name_space = "x"})); };
+  const auto named = spawn();
+  lives({"a", "x"}, named);
+  const auto held = spawn();
+  lives(held, held);
+  const auto referred = spawn();
+  lives(referred.to_message(), referred);
+  const auto numbered = spawn();
+  lives(numbered.id(), numbered);
+  for (const auto& nobody : {ActorKey{""}, ActorKey{ActorRef{}}, ActorKey{ActorId{}}}) {
+    CHECK(code_of(cluster.find(nobody)) == Errc::invalid_argument);
+    CHECK(code_of(cluster.kill(nobody)) == Errc::invalid_argument);
+    CHECK(code_of(cluster.when_ended(nobody).get()) == Errc::invalid_argument);
+  }
+}
+
 TEST_CASE("a reference to an actor that is not ready is waited for no longer than said", "[cluster]") {
   auto cluster = embed();
   gate().close();

@@ -302,81 +302,34 @@ void Cluster::set_spawner(v1::Spawner& spawner) const {
     core_->note_spawner(parent_, run_);
 }
 
-Future<ActorRef> Cluster::find_async(const ActorName& actor, Duration timeout) {
-  v1::FindActor message;
-  message.set_name(std::string{actor.name});
-  message.set_name_space(std::string{actor.name_space});
-  return find(std::move(message), std::string{actor.name}, timeout);
-}
-
-Future<ActorRef> Cluster::find_async(const v1::ActorHandle& actor, Duration timeout) {
-  if (actor.id() == 0)
-    return Future<ActorRef>::ready_with(fail(Errc::invalid_argument, "the reference to an actor is empty"));
-  v1::FindActor message;
-  message.set_id(actor.id());
-  *message.mutable_handle() = actor;
-  return find(std::move(message),
-              actor.name().empty() ? fmt::format("{} ({})", actor.id(), actor.type()) : actor.name(), timeout);
-}
-
-Future<ActorRef> Cluster::find(v1::FindActor message, std::string who, Duration timeout) {
+Future<ActorRef> Cluster::find_async(const ActorKey& actor, Duration timeout) {
   if (core_ == nullptr)
     return Future<ActorRef>::ready_with(fail(cluster_closed()));
-  auto reply = std::make_shared<detail::FoundReply>(core_, std::move(who), timeout);
+  if (auto named = actor.check(); !named)
+    return Future<ActorRef>::ready_with(fail(std::move(named).error()));
+  v1::FindActor message;
+  actor.write_to(message);
+  auto reply = std::make_shared<detail::FoundReply>(core_, to_string(actor), timeout);
   reply->executor = core_->executor();
   core_->ask_for_actor(reply, deadline_after(Clock::now(), timeout), std::move(message));
   return Future<ActorRef>{std::move(reply)};
 }
 
-Future<ActorEnd> Cluster::when_ended(const v1::ActorHandle& actor) {
+Future<ActorEnd> Cluster::when_ended(const ActorKey& actor) {
   if (core_ == nullptr)
     return Future<ActorEnd>::ready_with(fail(cluster_closed()));
-  if (actor.id() == 0)
-    return Future<ActorEnd>::ready_with(fail(Errc::invalid_argument, "the reference to an actor is empty"));
+  if (auto named = actor.check(); !named)
+    return Future<ActorEnd>::ready_with(fail(std::move(named).error()));
   return core_->ends().await(*core_, actor, nullptr);
 }
 
-Future<ActorEnd> Cluster::when_ended(const ActorName& actor) {
-  if (core_ == nullptr)
-    return Future<ActorEnd>::ready_with(fail(cluster_closed()));
-  if (actor.name.empty())
-    return Future<ActorEnd>::ready_with(fail(Errc::invalid_argument, "the name of the actor is empty"));
-  return core_->ends().await(*core_, actor);
-}
-
-Future<void> Cluster::kill_async(const ActorRef& actor, const KillOptions& options) {
-  return kill_async(actor.to_message(), options);
-}
-
-Future<void> Cluster::kill_async(const v1::ActorHandle& actor, const KillOptions& options) {
-  if (actor.id() == 0)
-    return Future<void>::ready_with(fail(Errc::invalid_argument, "the actor reference is empty"));
-  v1::KillActor message;
-  message.set_id(actor.id());
-  *message.mutable_handle() = actor;
-  return kill(std::move(message), options);
-}
-
-Future<void> Cluster::kill_async(ActorId actor, const KillOptions& options) {
-  if (!actor)
-    return Future<void>::ready_with(fail(Errc::invalid_argument, "the number of the actor is 0"));
-  v1::KillActor message;
-  message.set_id(actor.value());
-  return kill(std::move(message), options);
-}
-
-Future<void> Cluster::kill_async(const ActorName& actor, const KillOptions& options) {
-  if (actor.name.empty())
-    return Future<void>::ready_with(fail(Errc::invalid_argument, "the name of the actor is empty"));
-  v1::KillActor message;
-  message.set_name(std::string{actor.name});
-  message.set_name_space(std::string{actor.name_space});
-  return kill(std::move(message), options);
-}
-
-Future<void> Cluster::kill(v1::KillActor message, const KillOptions& options) {
+Future<void> Cluster::kill_async(const ActorKey& actor, const KillOptions& options) {
   if (core_ == nullptr)
     return Future<void>::ready_with(fail(cluster_closed()));
+  if (auto named = actor.check(); !named)
+    return Future<void>::ready_with(fail(std::move(named).error()));
+  v1::KillActor message;
+  actor.write_to(message);
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_limit_ms(options.grace));
   message.set_from_lease(parent_.value());

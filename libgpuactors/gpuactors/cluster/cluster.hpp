@@ -2,7 +2,7 @@
 #pragma once
 
 #include <gpuactors/actor/tensor_store.hpp>
-#include <gpuactors/cluster/actor_name.hpp>
+#include <gpuactors/cluster/actor_key.hpp>
 #include <gpuactors/cluster/actor_ref.hpp>
 #include <gpuactors/cluster/described_types.hpp>
 #include <gpuactors/cluster/logs.hpp>
@@ -160,63 +160,37 @@ public:
   /// Starts an actor like `spawn_async`, with a configuration whose C++ type this program does not know.
   Future<ActorRef> spawn_payload(std::string_view type, Payload config, const Options& options = {});
 
-  /// Finds an actor by name, and waits while it is starting. `timeout` bounds the wait for the broker (which may be
-  /// away), for placement and for the start. If there is no connection to the actor's process yet, it is made
-  /// afterwards, outside this bound.
-  /// @returns `not_found` with similar names; the error of the actor's start if it ends meanwhile; `deadline_exceeded`
-  ///          after `timeout`; `unavailable` if the cluster was closed.
-  Result<ActorRef> find(const ActorName& actor, Duration timeout = limits::call_deadline) {
+  /// Finds an actor, whichever program spawned it, and waits while it is starting. `timeout` bounds the wait for the
+  /// broker (which may be away), for placement and for the start. If there is no connection to the actor's process yet,
+  /// it is made afterwards, outside this bound. Any thread; tasks and actors use `Cluster::from`.
+  /// @returns `not_found` with similar names, or if the actor has ended for good (with its name, type and end as far as
+  ///          the broker still knows them) or belongs to another cluster; the error of the actor's start if it ends
+  ///          meanwhile; `invalid_argument` for a key that names nothing; `deadline_exceeded` after `timeout`;
+  ///          `unavailable` if the cluster was closed.
+  Result<ActorRef> find(const ActorKey& actor, Duration timeout = limits::call_deadline) {
     return find_async(actor, timeout).get();
   }
 
-  /// Finds the actor that a reference in a message names (`ActorRef::to_message`, `Actor::own_handle`), whichever
-  /// program spawned the actor; waits while it is starting, at most `timeout`. Any thread; tasks and actors use
-  /// `Cluster::from`.
-  /// @returns `not_found` if the actor has ended for good (with its name, type and end as far as the broker still knows
-  ///          them) or belongs to another cluster; `invalid_argument` for an empty reference; `deadline_exceeded` after
-  ///          `timeout`.
-  Result<ActorRef> find(const v1::ActorHandle& actor, Duration timeout = limits::call_deadline) {
-    return find_async(actor, timeout).get();
-  }
+  /// Looks an actor up like `find`, without waiting for it. `Future::cancel` ends the look-up; the actor stays.
+  Future<ActorRef> find_async(const ActorKey& actor, Duration timeout = limits::call_deadline);
 
-  /// Look an actor up like `find`, without waiting for it. `Future::cancel` ends the look-up; the actor stays.
-  Future<ActorRef> find_async(const ActorName& actor, Duration timeout = limits::call_deadline);
-  Future<ActorRef> find_async(const v1::ActorHandle& actor, Duration timeout = limits::call_deadline);
-
-  /// Returns the future of `ActorRef::when_ended` for the actor that a reference names. The actor need not be alive; it
-  /// may have ended long ago. `invalid_argument` for an empty reference.
-  [[nodiscard]] Future<ActorEnd> when_ended(const v1::ActorHandle& actor);
-
-  /// Overload for the actor that has this name now or, if there is none, the last one that had it. `not_found` if the
-  /// broker remembers none; `invalid_argument` for an empty name.
-  [[nodiscard]] Future<ActorEnd> when_ended(const ActorName& actor);
+  /// Returns the future of `ActorRef::when_ended`. The actor need not be alive; it may have ended long ago. A name is
+  /// that of the actor that has it now or, if there is none, of the last one that had it. `not_found` if the broker
+  /// remembers none; `invalid_argument` for a key that names nothing.
+  [[nodiscard]] Future<ActorEnd> when_ended(const ActorKey& actor);
 
   /// Ends an actor, and returns when it has ended and its memory is free. The actor does not restart unless
   /// `KillOptions::restart` is set.
-  /// @returns `not_found` if there is no such actor; `deadline_exceeded` if it stays in user code longer than the
-  ///          grace, or after the timeout (the kill continues); `permission_denied` if this program's certificate is a
-  ///          client's and the actor belongs to another owner; `invalid_argument` if an actor kills itself: it must
-  ///          call `Actor::end`.
-  Result<void> kill(const ActorRef& actor, const KillOptions& options = {}) {
-    return kill_async(actor, options).get();
-  }
-  Result<void> kill(const ActorName& actor, const KillOptions& options = {}) {
-    return kill_async(actor, options).get();
-  }
-  /// Overload for the reference from a message; also `not_found` if it names an actor of another cluster.
-  Result<void> kill(const v1::ActorHandle& actor, const KillOptions& options = {}) {
-    return kill_async(actor, options).get();
-  }
-  /// Overload for the number that `state` reports, for an actor that may have no name.
-  Result<void> kill(ActorId actor, const KillOptions& options = {}) {
+  /// @returns `not_found` if there is no such actor, or if it belongs to another cluster; `deadline_exceeded` if it
+  ///          stays in user code longer than the grace, or after the timeout (the kill continues); `permission_denied`
+  ///          if this program's certificate is a client's and the actor belongs to another owner; `invalid_argument`
+  ///          for a key that names nothing, and if an actor kills itself: it must call `Actor::end`.
+  Result<void> kill(const ActorKey& actor, const KillOptions& options = {}) {
     return kill_async(actor, options).get();
   }
 
-  /// End an actor like `kill`, without waiting for it. `Future::cancel` does not take the order back.
-  Future<void> kill_async(const ActorRef& actor, const KillOptions& options = {});
-  Future<void> kill_async(const ActorName& actor, const KillOptions& options = {});
-  Future<void> kill_async(const v1::ActorHandle& actor, const KillOptions& options = {});
-  Future<void> kill_async(ActorId actor, const KillOptions& options = {});
+  /// Ends an actor like `kill`, without waiting for it. `Future::cancel` does not take the order back.
+  Future<void> kill_async(const ActorKey& actor, const KillOptions& options = {});
 
   /// Ties the life of an actor or group to the returned object, whose destructor ends it: `GPUACTORS_LET(trainer,
   /// cluster.spawn("trainer", config)); const auto owned = cluster.own(trainer);`. The actor or group still ends with
@@ -341,7 +315,8 @@ public:
   Future<v1::ClusterState> state_async(const StateOptions& options = {});
 
   /// Calls `line` for each line that an actor's worker processes wrote, including the actor's earlier lives on the same
-  /// node. With `LogsOptions::node`, reads that node's lines of the actor, or all its lines if the name is empty.
+  /// node. With `LogsOptions::node`, reads that node's lines of the actor, or all its lines if the name is empty. For
+  /// an actor without a name that has ended, name its node there.
   /// Returns after the last line. With `follow`, goes on until `line` returns false, a stop is requested, or (unless a
   /// node is named) the actor has ended for good; without a node, it also follows the actor to other nodes. If several
   /// actors share a process, a line that cannot be attributed counts for each of them.
@@ -350,11 +325,7 @@ public:
   ///          answer; `unsupported` in an embedded cluster, whose output is the program's; `invalid_argument` if
   ///          neither an actor nor a node is named, or for more than `limits::log_tail_lines` lines. No error after a
   ///          stop was requested.
-  Result<void> logs(const ActorName& actor, const LogsOptions& options, const LogSink& line);
-
-  /// Overload for an actor of this cluster that may have no name. For an actor that has ended, name its node in
-  /// `LogsOptions::node`. Also `invalid_argument` for an empty handle.
-  Result<void> logs(const v1::ActorHandle& actor, const LogsOptions& options, const LogSink& line);
+  Result<void> logs(const ActorKey& actor, const LogsOptions& options, const LogSink& line);
 
   /// Returns the types of this program; none after a move from this object.
   [[nodiscard]] const TypeRegistry& types() const;
@@ -384,8 +355,6 @@ private:
   void submit(const std::shared_ptr<detail::PendingTask>& pending, detail::FutureCore* future, std::string_view task,
               Payload input, const google::protobuf::Descriptor* output, const Options& options);
   Result<Shared<Tensor>> put(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
-  Future<void> kill(v1::KillActor message, const KillOptions& options);
-  Future<ActorRef> find(v1::FindActor message, std::string who, Duration timeout);
   /// Names in a request from inside a task or actor the holder that the new actor or group ends with.
   void set_spawner(v1::Spawner& spawner) const;
   /// @param origin receives the number that identifies the actor among all others.

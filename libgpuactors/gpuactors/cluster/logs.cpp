@@ -23,19 +23,17 @@ Result<void> check(const detail::ClusterCore* core, const LogsOptions& options) 
 
 } // namespace
 
-Result<void> Cluster::logs(const ActorName& actor, const LogsOptions& options, const LogSink& line) {
-  if (actor.name.empty() && options.node.empty())
+Result<void> Cluster::logs(const ActorKey& actor, const LogsOptions& options, const LogSink& line) {
+  const bool whole_node = actor.is_name() && actor.name().empty();
+  if (whole_node && options.node.empty())
     return fail(Errc::invalid_argument, "neither an actor nor a node is named, whose lines are wanted");
+  if (!whole_node)
+    GPUACTORS_TRY(actor.check());
   GPUACTORS_TRY(check(core_.get(), options));
-  return detail::LogClient{*core_, {std::string{actor.name}, std::string{actor.name_space}, ActorId{}}, options, line}
-      .run();
-}
-
-Result<void> Cluster::logs(const v1::ActorHandle& actor, const LogsOptions& options, const LogSink& line) {
-  if (actor.id() == 0)
-    return fail(Errc::invalid_argument, "the handle of the actor whose lines are wanted is empty");
-  GPUACTORS_TRY(check(core_.get(), options));
-  return detail::LogClient{*core_, {actor.name(), {}, ActorId{actor.id()}}, options, line}.run();
+  const auto& reference = actor.reference();
+  const detail::LogClient::Wanted wanted{std::string{actor.is_name() ? actor.name() : reference.name()},
+                                         std::string{actor.name_space()}, ActorId{reference.id()}};
+  return detail::LogClient{*core_, wanted, options, line}.run();
 }
 
 } // namespace gpuactors

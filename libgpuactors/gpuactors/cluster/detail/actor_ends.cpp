@@ -59,23 +59,10 @@ private:
   std::size_t next_look_ = 16;
 };
 
-Future<ActorEnd> ActorEnds::await(ClusterCore& core, const v1::ActorHandle& actor,
-                                  const std::shared_ptr<ActorCell>& cell) {
+Future<ActorEnd> ActorEnds::await(ClusterCore& core, const ActorKey& actor, const std::shared_ptr<ActorCell>& cell) {
   v1::FindActor question;
-  question.set_id(actor.id());
-  *question.mutable_handle() = actor;
-  return await(core, {actor.id(), actor.origin(), {}, {}}, std::move(question), cell);
-}
-
-Future<ActorEnd> ActorEnds::await(ClusterCore& core, const ActorName& actor) {
-  v1::FindActor question;
-  question.set_name(std::string{actor.name});
-  question.set_name_space(std::string{actor.name_space});
-  return await(core, {0, 0, question.name_space(), question.name()}, question, nullptr);
-}
-
-Future<ActorEnd> ActorEnds::await(ClusterCore& core, const Key& key, v1::FindActor question,
-                                  const std::shared_ptr<ActorCell>& cell) {
+  actor.write_to(question);
+  const Key key{question.id(), question.handle().origin(), question.name_space(), question.name()};
   const auto waiter = std::make_shared<Waiter>();
   waiter->executor = core.executor();
   std::shared_ptr<Watch> asks;

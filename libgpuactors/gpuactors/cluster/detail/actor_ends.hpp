@@ -2,7 +2,7 @@
 #pragma once
 
 #include <gpuactors/base/future.hpp>
-#include <gpuactors/cluster/actor_name.hpp>
+#include <gpuactors/cluster/actor_key.hpp>
 #include <gpuactors/cluster/actor_ref.hpp>
 #include <gpuactors/cluster/detail/actor_cell.hpp>
 
@@ -23,9 +23,8 @@ class ClusterCore;
 class ActorEnds : public std::enable_shared_from_this<ActorEnds> {
 public:
   /// @param cell is told, too; may be null.
-  [[nodiscard]] Future<ActorEnd> await(ClusterCore& core, const v1::ActorHandle& actor,
+  [[nodiscard]] Future<ActorEnd> await(ClusterCore& core, const ActorKey& actor,
                                        const std::shared_ptr<ActorCell>& cell);
-  [[nodiscard]] Future<ActorEnd> await(ClusterCore& core, const ActorName& actor);
 
   /// How many requests are not answered yet.
   [[nodiscard]] std::size_t open() {
@@ -38,9 +37,6 @@ private:
   class Watch;
   /// Number and origin, or name space and name.
   using Key = std::tuple<std::uint64_t, std::uint64_t, std::string, std::string>;
-
-  Future<ActorEnd> await(ClusterCore& core, const Key& key, v1::FindActor question,
-                         const std::shared_ptr<ActorCell>& cell);
 
   /// The broker has answered: tells all who wait.
   void tell(const Key& key, const Result<ActorEnd>& end);

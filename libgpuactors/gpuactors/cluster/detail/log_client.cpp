@@ -132,7 +132,7 @@ const v1::ActorInfo* LogClient::find_actor(const v1::ClusterState& state) const 
 }
 
 std::string LogClient::full_name() const {
-  return name_.empty() ? std::to_string(actor_.value()) : to_string(ActorName{name_, name_space_});
+  return name_.empty() ? std::to_string(actor_.value()) : to_string(ActorKey{name_, name_space_});
 }
 
 // -- the two ways to read ---------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // LogClient: reads an actor's or a node's lines from the nodes' agents. Internal to the cluster layer.
 #pragma once
 
-#include <gpuactors/cluster/actor_name.hpp>
+#include <gpuactors/cluster/actor_key.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/logs.hpp>
 
