@@ -1,10 +1,11 @@
 #include "checkpoint.hpp"
 
+#include "copies.hpp"
+
 #include <fmt/format.h>
 
 #include <charconv>
 #include <cstring>
-#include <optional>
 
 namespace nn {
 
@@ -38,32 +39,12 @@ std::string describe(const Optimizer& optimizer) {
                      optimizer.weight_decay);
 }
 
-template <class T>
-std::optional<T> parse_number(const std::string& text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size())
-    return std::nullopt;
-  return value;
-}
-
-template <class T>
-Result<T> number_of(const std::filesystem::path& path, const Metadata& metadata, std::string_view key) {
-  const auto found = metadata.find(std::string{key});
-  if (found == metadata.end())
-    return wrong_checkpoint(path, fmt::format("its metadata have no {}", key));
-  const auto number = parse_number<T>(found->second);
-  if (!number)
-    return wrong_checkpoint(path, fmt::format("its metadata have {}, which is no number, as {}", found->second, key));
-  return *number;
-}
-
 // -- writing -------------------------------------------------------------------------------------
 
 /// Copies of device arrays on the host, kept until they are written.
 class Snapshot {
 public:
-  explicit Snapshot(Network& network) : network_(network) {
+  explicit Snapshot(Network& network) : network_(network), under_way_(network.stream()) {
     // nop
   }
 
@@ -85,7 +66,7 @@ public:
     metadata.emplace(format_key, format_name);
     metadata.emplace(activation_key, to_string(spec.hidden));
     metadata.emplace(input_scale_key, fmt::format("{}", spec.input_scale));
-    GPUACTORS_TRY(network_.stream().synchronize());
+    GPUACTORS_TRY(under_way_.finish());
     return write_safetensors(path, metadata, arrays_);
   }
 
@@ -93,6 +74,7 @@ private:
   Network& network_;
   std::vector<std::unique_ptr<std::vector<std::byte>>> copies_;
   NamedArrays arrays_;
+  Copies under_way_;
 };
 
 std::string memory_prefix(std::string_view name) {
@@ -159,7 +141,7 @@ Result<NetworkSpec> spec_of(const std::filesystem::path& path, const Safetensors
   if (!hidden)
     return wrong_checkpoint(path, hidden.error().message());
   spec.hidden = *hidden;
-  GPUACTORS_LET(scale, number_of<double>(path, file.metadata, input_scale_key));
+  GPUACTORS_LET(scale, number_in<double>(file.metadata, input_scale_key, path));
   spec.input_scale = scale;
   if (const auto right = check(spec); !right)
     return wrong_checkpoint(path, right.error().message());
@@ -191,6 +173,22 @@ Result<std::vector<std::byte>> gather(const std::filesystem::path& path, const S
 }
 
 } // namespace
+
+template <class T>
+Result<T> number_in(const Metadata& metadata, std::string_view key, const std::filesystem::path& path) {
+  const auto found = metadata.find(std::string{key});
+  if (found == metadata.end())
+    return wrong_checkpoint(path, fmt::format("its metadata have no {}", key));
+  const auto& text = found->second;
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size())
+    return wrong_checkpoint(path, fmt::format("its metadata have {}, which is no such number, as {}", text, key));
+  return value;
+}
+
+template Result<std::uint64_t> number_in(const Metadata&, std::string_view, const std::filesystem::path&);
+template Result<double> number_in(const Metadata&, std::string_view, const std::filesystem::path&);
 
 Result<void> save_training(const std::filesystem::path& path, Trainer& trainer, std::uint64_t seed,
                            const Metadata& notes) {
@@ -233,8 +231,8 @@ Result<Progress> load_training(const std::filesystem::path& path, Trainer& train
                                                 found == file.metadata.end() ? "missing" : found->second, wanted));
   }
   Progress progress;
-  GPUACTORS_LET(step, number_of<std::uint64_t>(path, file.metadata, step_key));
-  GPUACTORS_LET(seed, number_of<std::uint64_t>(path, file.metadata, seed_key));
+  GPUACTORS_LET(step, number_in<std::uint64_t>(file.metadata, step_key, path));
+  GPUACTORS_LET(seed, number_in<std::uint64_t>(file.metadata, seed_key, path));
   progress.step = step;
   progress.seed = seed;
   for (const auto& [key, text] : file.metadata)
@@ -248,11 +246,12 @@ Result<Progress> load_training(const std::filesystem::path& path, Trainer& train
     remembered.push_back(std::move(bytes));
   }
   auto& stream = network.stream();
+  Copies copies{stream};
   GPUACTORS_TRY(stream.upload(network.values().raw(), values.data(), values.size()));
   for (std::size_t i = 0; i < remembered.size(); ++i)
     GPUACTORS_TRY(stream.upload(trainer.memory()[i].values.raw(), remembered[i].data(), remembered[i].size()));
   trainer.set_steps(step);
-  GPUACTORS_TRY(stream.synchronize());
+  GPUACTORS_TRY(copies.finish());
   return progress;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string_view>
 
 namespace nn {
 
@@ -18,6 +19,12 @@ struct Progress {
   /// What else the training wants to find again; keys begin with "training.".
   Metadata notes;
 };
+
+/// The number that the metadata of a checkpoint have under a key; `T` is `std::uint64_t` or `double`. `path` is for
+/// errors.
+/// @returns `invalid_argument` when there is none, or something else than a number.
+template <class T>
+gpuactors::Result<T> number_in(const Metadata& metadata, std::string_view key, const std::filesystem::path& path);
 
 /// Writes parameters, optimizer memory and progress, in place of a file of that name, in one moment. Waits for the
 /// stream.

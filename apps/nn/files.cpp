@@ -107,7 +107,24 @@ Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std:
   return bytes;
 }
 
-Result<void> replace_file(const std::filesystem::path& path, const std::vector<std::span<const std::byte>>& pieces) {
+std::filesystem::path behind_links(std::filesystem::path path) {
+  constexpr int most_links = 40; // what Linux follows
+  std::error_code failed;
+  for (int links = 0; links < most_links && std::filesystem::is_symlink(path, failed); ++links) {
+    const auto target = std::filesystem::read_symlink(path, failed);
+    if (failed)
+      break;
+    path = path.parent_path() / target; // which is the target, if that is absolute
+  }
+  return path;
+}
+
+Result<void> replace_file(const std::filesystem::path& link, const std::vector<std::span<const std::byte>>& pieces) {
+  // A link stays one: others find the file by its own name.
+  const auto path = behind_links(link);
+  if (std::error_code failed; std::filesystem::is_symlink(path, failed))
+    return gpuactors::fail(Errc::unavailable,
+                           fmt::format("{} cannot be written: it is a link that leads to no file", link.string()));
   auto part = path;
   part += ".part";
   auto replaced = write_new(part, pieces);

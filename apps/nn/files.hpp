@@ -21,8 +21,13 @@ gpuactors::Result<std::vector<std::byte>> read_file(const std::filesystem::path&
 /// How long a file is. @returns as `read_file`.
 gpuactors::Result<std::uint64_t> file_bytes(const std::filesystem::path& path);
 
-/// Puts a file with these bytes, piece after piece, in the place of `path`: written as `path` with ".part" behind it,
-/// brought to the disk and renamed, so that at any moment, whatever dies, there is the old file or the new one.
+/// The path that a path leads to by its last name, if that is a symbolic link, and by what is behind that: also where
+/// nothing is there yet. Links in a circle lead to one of them.
+[[nodiscard]] std::filesystem::path behind_links(std::filesystem::path path);
+
+/// Puts a file with these bytes, piece after piece, in the place of `path`, or of what it is a link to: written with
+/// ".part" behind that name, brought to the disk and renamed, so that at any moment, whatever dies, there is the old
+/// file or the new one.
 /// @returns `unavailable` with the path and the system's words; the old file is then as it was.
 gpuactors::Result<void> replace_file(const std::filesystem::path& path,
                                      const std::vector<std::span<const std::byte>>& pieces);

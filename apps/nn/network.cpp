@@ -60,8 +60,11 @@ Result<void> check(const NetworkSpec& spec) {
     return wrong(fmt::format("a network has at least two sizes, inputs and outputs, not {}", spec.sizes.size()));
   if (spec.dtype != DType::f32 && spec.dtype != DType::f64)
     return wrong(fmt::format("a network computes in f32 or f64, not {}", gpuactors::to_string(spec.dtype)));
-  if (!std::isfinite(spec.input_scale) || spec.input_scale == 0)
-    return wrong(fmt::format("inputs cannot be scaled by {}", spec.input_scale));
+  const auto scale =
+      spec.dtype == DType::f32 ? static_cast<double>(static_cast<float>(spec.input_scale)) : spec.input_scale;
+  if (!std::isfinite(scale) || scale == 0)
+    return wrong(fmt::format("inputs cannot be scaled by {} in {}: that has to be a finite number other than 0",
+                             spec.input_scale, gpuactors::to_string(spec.dtype)));
   if (spec.max_rows < 1 || spec.max_rows > most_elements)
     return wrong(fmt::format("a network takes between 1 and {} rows at once, not {}", most_elements, spec.max_rows));
   std::int64_t all = 0;

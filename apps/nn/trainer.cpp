@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <limits>
 
 namespace nn {
 
@@ -24,13 +24,18 @@ std::string_view to_string(OptimizerKind kind) noexcept {
   return kind == OptimizerKind::sgd ? "sgd" : "adam";
 }
 
-Result<void> check(const Optimizer& optimizer) {
-  const auto in = [](double value, double most) { return value >= 0 && value < most; };
-  const auto wrong = [](std::string_view what, double value, std::string_view range) {
-    return gpuactors::fail(Errc::invalid_argument, fmt::format("{} is {}, not {}", what, range, value));
+Result<void> check(const Optimizer& optimizer, DType dtype) {
+  const bool narrow = dtype == DType::f32;
+  const auto rounded = [narrow](double value) {
+    return narrow ? static_cast<double>(static_cast<float>(value)) : value;
+  };
+  const auto in = [&](double value, double most) { return rounded(value) >= 0 && rounded(value) < most; };
+  const auto wrong = [narrow](std::string_view what, double value, std::string_view range) {
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("{} is {}{}, not {}", what, range, narrow ? " in f32" : "", value));
   };
   constexpr double most = 1e6;
-  if (!in(optimizer.rate, most) || optimizer.rate == 0)
+  if (!in(optimizer.rate, most) || rounded(optimizer.rate) == 0)
     return wrong("the rate of learning", optimizer.rate, "above 0 and below 1000000");
   if (!in(optimizer.weight_decay, most))
     return wrong("the decay of weights", optimizer.weight_decay, "at least 0");
@@ -39,13 +44,15 @@ Result<void> check(const Optimizer& optimizer) {
   if (!in(optimizer.beta1, 1) || !in(optimizer.beta2, 1))
     return wrong("a beta of Adam", in(optimizer.beta1, 1) ? optimizer.beta2 : optimizer.beta1,
                  "at least 0 and below 1");
-  if (!in(optimizer.epsilon, 1) || optimizer.epsilon == 0)
-    return wrong("the epsilon of Adam", optimizer.epsilon, "above 0 and below 1");
+  // Less has no full precision, or is 0: then a parameter whose gradient is 0 becomes 0 / 0.
+  const double least = narrow ? std::numeric_limits<float>::min() : std::numeric_limits<double>::min();
+  if (!in(optimizer.epsilon, 1) || rounded(optimizer.epsilon) < least)
+    return wrong("the epsilon of Adam", optimizer.epsilon, fmt::format("at least {} and below 1", least));
   return {};
 }
 
 Result<Trainer> Trainer::make(gpuactors::Stream& stream, const TrainerSpec& spec, std::uint64_t seed) {
-  GPUACTORS_TRY(check(spec.optimizer));
+  GPUACTORS_TRY(check(spec.optimizer, spec.network.dtype));
   GPUACTORS_LET(network, Network::make(stream, spec.network, seed));
   Trainer trainer{std::move(network), spec};
   trainer.grain_ = Grain::of(stream.context().device().kind);
@@ -214,10 +221,7 @@ Result<void> Trainer::update_as() {
     adam.beta1 = static_cast<T>(optimizer.beta1);
     adam.beta2 = static_cast<T>(optimizer.beta2);
     adam.epsilon = static_cast<T>(optimizer.epsilon);
-    const auto t = static_cast<double>(steps_ + 1);
-    adam.correction1 = static_cast<T>(1 - std::pow(optimizer.beta1, t));
-    adam.correction2 = static_cast<T>(1 - std::pow(optimizer.beta2, t));
-    return stream.launch(kernels::adam_update<T>(), chunks, n, grain_.chunk, adam,
+    return stream.launch(kernels::adam_update<T>(), chunks, n, grain_.chunk, adam.at_step(steps_ + 1),
                          static_cast<T>(optimizer.weight_decay), gradient, memory_[0].values, memory_[1].values,
                          weights);
   }

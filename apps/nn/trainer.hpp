@@ -39,8 +39,9 @@ struct Optimizer {
   friend bool operator==(const Optimizer&, const Optimizer&) = default;
 };
 
+/// Whether a network that computes in `dtype` can use these numbers: they may round to others there.
 /// @returns `invalid_argument` with the number that is out of range.
-gpuactors::Result<void> check(const Optimizer& optimizer);
+gpuactors::Result<void> check(const Optimizer& optimizer, gpuactors::DType dtype);
 
 /// What is trained, and how. A plain value.
 struct TrainerSpec {

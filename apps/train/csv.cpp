@@ -41,8 +41,12 @@ public:
   Result<bool> next(std::string& line) {
     line.clear();
     ++number_;
-    while (gzgets(file_.get(), piece_.data(), static_cast<int>(piece_.size())) != nullptr) {
+    for (auto begin = gztell(file_.get());
+         gzgets(file_.get(), piece_.data(), static_cast<int>(piece_.size())) != nullptr; begin = gztell(file_.get())) {
       const std::string_view text{piece_.data()};
+      // The text ends at the first 0, wherever that is in what was read.
+      if (gztell(file_.get()) - begin != static_cast<z_off_t>(text.size()))
+        return wrong("has a byte 0 in it: this is no text");
       line += text;
       if (!text.empty() && text.back() == '\n') {
         line.pop_back();
@@ -52,9 +56,6 @@ public:
       }
       if (line.size() > most_line_bytes)
         return wrong(fmt::format("is longer than {} MiB", most_line_bytes >> 20U));
-      // Stopped short of the end of the piece without the end of the line: there is a 0 in it, or it is the last one.
-      if (text.size() + 1 < piece_.size() && gzeof(file_.get()) == 0)
-        return wrong("has a byte 0 in it: this is no text");
     }
     int code = Z_OK;
     const char* words = gzerror(file_.get(), &code);

@@ -169,13 +169,21 @@ Curve join_curves(Curve earlier, std::uint64_t step, const Curve& later) {
 // -- the picture ---------------------------------------------------------------------------------
 
 std::string to_svg(const Curve& curve, const std::string& title) {
-  const auto each = std::max<std::size_t>(1, (curve.size() + most_points - 1) / most_points);
+  const auto together = [](std::uint64_t all) {
+    return std::max<std::uint64_t>(1, (all + most_points - 1) / most_points);
+  };
+  const auto each = together(curve.size());
   const auto steps = means(curve, [&](std::size_t first, std::size_t at) { return at < first + each; });
+  // The epochs that lie together in one corner are counted from the first one.
+  const auto every = together(curve.empty() ? 0 : curve.back().epoch - curve.front().epoch + 1);
+  const auto corner_of = [&](std::size_t at) { return (curve[at].epoch - curve.front().epoch) / every; };
   const auto epochs =
-      means(curve, [&](std::size_t first, std::size_t at) { return curve[at].epoch == curve[first].epoch; });
+      means(curve, [&](std::size_t first, std::size_t at) { return corner_of(at) == corner_of(first); });
+  // Either line may be the higher one: a corner of steps may be the mean of several epochs.
   double most = 0;
-  for (const auto& corner : steps)
-    most = std::max(most, corner.loss);
+  for (const auto* corners : {&steps, &epochs})
+    for (const auto& corner : *corners)
+      most = std::max(most, corner.loss);
   const auto first = curve.empty() ? 0 : static_cast<double>(curve.front().step) - 1;
   const auto last = curve.empty() ? 1 : static_cast<double>(curve.back().step);
   const Frame frame{first, last, most > 0 ? most : 1};

@@ -150,8 +150,9 @@ Result<void> Group::join() {
 Result<void> Group::join_all() {
   while (!joined_) {
     GPUACTORS_TRY(form());
+    // NCCL has no part in a refusal of this training.
     if (const auto made = join(); !made)
-      GPUACTORS_TRY(lose(made.error(), true));
+      GPUACTORS_TRY(lose(made.error(), made.error().code() != Errc::invalid_argument));
   }
   return {};
 }

@@ -2,8 +2,6 @@
 #include "group_run.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 namespace train {
@@ -21,22 +19,17 @@ Progress add_parts(Outcome& outcome, const std::vector<Progress>& parts) {
     rows += part.rows();
   // What is not known died with a member that had not told it. Members that have learnt nothing report an epoch of
   // which they know the end alone.
-  outcome.losses.resize(first, std::numeric_limits<double>::quiet_NaN());
-  outcome.losses.resize(first + count, 0.0);
-  for (auto at = outcome.epochs.size(); at < first; ++at)
-    outcome.epochs.push_back(outcome.first_epoch + (outcome.first_position + at) / outcome.steps_per_epoch + 1);
-  outcome.epochs.resize(first);
+  outcome.set_steps(first);
   outcome.epochs.resize(first + count, epoch);
+  for (int i = 0; i < parts.front().losses_size(); ++i) {
+    double loss = 0;
+    for (const auto& part : parts)
+      loss += part.losses(i);
+    outcome.losses.push_back(Outcome::told(loss));
+  }
   Progress whole;
   whole.set_epochs(epoch);
   whole.set_steps(steps);
-  for (const auto& part : parts)
-    for (std::size_t i = 0; i < count; ++i)
-      outcome.losses[first + i] += part.losses(static_cast<int>(i));
-  // A loss that is no number any more was told all the same.
-  for (auto at = first; at < outcome.losses.size(); ++at)
-    if (std::isnan(outcome.losses[at]))
-      outcome.losses[at] = std::numeric_limits<double>::infinity();
   whole.set_rows(rows);
   whole.mutable_losses()->Add(outcome.losses.begin() + static_cast<std::ptrdiff_t>(first), outcome.losses.end());
   outcome.rows += rows;

@@ -10,6 +10,8 @@
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 
+#include <apps/nn/files.hpp>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -271,9 +273,9 @@ Result<int> train_sweep(gpuactors::Cluster& cluster, const StopSignals& signals,
   return std::all_of(results.begin(), results.end(), [](const auto& result) { return result.has_value(); }) ? 0 : 1;
 }
 
-/// No file that is written may be the data, or another one that is written: the last one would be all that is left.
-Result<void> check_apart(const TrainOptions& options) {
-  std::vector<std::pair<const char*, std::filesystem::path>> files{{"--data", options.data}};
+/// What a training writes, and what that is.
+std::vector<std::pair<const char*, std::filesystem::path>> written_files(const TrainOptions& options) {
+  std::vector<std::pair<const char*, std::filesystem::path>> files;
   if (!options.checkpoint.empty())
     files.emplace_back("the checkpoint", options.checkpoint);
   if (const auto curve = curve_path(options); !curve.empty()) {
@@ -281,11 +283,18 @@ Result<void> check_apart(const TrainOptions& options) {
     if (options.plot)
       files.emplace_back("the picture of the loss curve", picture_of(curve));
   }
+  return files;
+}
+
+/// No file that is written may be the data, or another one that is written: the last one would be all that is left.
+Result<void> check_apart(const TrainOptions& options) {
+  auto files = written_files(options);
+  files.emplace(files.begin(), "--data", options.data);
   std::map<std::filesystem::path, const char*> seen;
   for (const auto& [what, path] : files) {
     std::error_code failed;
     // Absolute first: what is not there yet stays relative otherwise.
-    const auto absolute = std::filesystem::absolute(path, failed);
+    const auto absolute = nn::behind_links(std::filesystem::absolute(path, failed));
     const auto real = std::filesystem::weakly_canonical(absolute, failed);
     const auto [other, is_new] = seen.emplace(failed ? absolute.lexically_normal() : real, what);
     if (!is_new)
@@ -301,10 +310,21 @@ Result<void> check_files(const TrainOptions& options) {
   GPUACTORS_TRY(check_apart(options));
   for (const auto& file : {options.checkpoint, options.curve}) {
     std::error_code failed;
-    const auto folder = std::filesystem::absolute(file, failed).parent_path();
+    const auto folder = nn::behind_links(std::filesystem::absolute(file, failed)).parent_path();
     if (!file.empty() && !std::filesystem::is_directory(folder, failed))
       return gpuactors::fail(gpuactors::Errc::not_found,
                              fmt::format("{} cannot be written: there is no folder {}", file, folder.string()));
+  }
+  for (const auto& [what, path] : written_files(options)) {
+    std::error_code unknown;
+    const auto type = std::filesystem::status(path, unknown).type();
+    if (type == std::filesystem::file_type::none)
+      return gpuactors::fail(Errc::unavailable,
+                             fmt::format("{} cannot be written: {}", path.string(), unknown.message()));
+    if (type != std::filesystem::file_type::not_found && type != std::filesystem::file_type::regular)
+      return gpuactors::fail(
+          Errc::invalid_argument,
+          fmt::format("{} would replace {}, which is there and is no file: give it another name", what, path.string()));
   }
   std::error_code failed;
   if (!options.resume && !options.overwrite && std::filesystem::is_regular_file(options.checkpoint, failed))

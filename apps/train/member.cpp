@@ -1,5 +1,7 @@
 #include "member.hpp"
 
+#include <gpuactors/base/limits.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,6 +24,9 @@ namespace {
 
 /// How often who waits for NCCL looks whether the group is over.
 constexpr std::chrono::milliseconds attention_to_group{10};
+
+/// Losses that a report has room for, beside the other numbers in it.
+constexpr std::uint64_t most_reported = (gpuactors::limits::payload_bytes - 1024) / sizeof(double);
 
 GPUACTORS_ACTOR("train_member", MemberActor, Plan)
     .method("join", &MemberActor::join)
@@ -63,6 +68,7 @@ Result<Status> MemberActor::join(const Places& places) {
     return gpuactors::fail(Errc::invalid_argument, fmt::format("this member is at the beginning of epoch {}, not {}",
                                                                training_.epochs(), places.epochs()));
   training_.join({places.rank(), places.members()});
+  GPUACTORS_TRY(check_steps());
   if (!places.nccl_id().empty()) {
     NcclSum::Place place{places.nccl_id(), static_cast<int>(places.members()), static_cast<int>(places.rank())};
     // Of each layer five launches and three events; gradients and parameters besides.
@@ -82,6 +88,17 @@ Result<NcclId> MemberActor::nccl_id(const Empty&) {
   NcclId id;
   id.set_id(made);
   return id;
+}
+
+Result<void> MemberActor::check_steps() const {
+  const auto steps = training_.steps_per_epoch();
+  if (steps <= most_reported)
+    return {};
+  return gpuactors::fail(Errc::invalid_argument,
+                         fmt::format("an epoch has {} steps, and workers that train together report one of {} at most: "
+                                     "with a --batch of {} there are so few",
+                                     steps, most_reported,
+                                     plan_.batch() * static_cast<std::int64_t>(steps / most_reported + 1)));
 }
 
 void MemberActor::leave(const Empty&) {
@@ -112,12 +129,7 @@ Result<Progress> MemberActor::report_epoch() {
   GPUACTORS_LET(report, training_.report());
   metrics_.note(report);
   note_position();
-  Progress progress;
-  progress.set_epochs(report.epochs);
-  progress.set_steps(report.steps);
-  progress.mutable_losses()->Add(report.losses.begin(), report.losses.end());
-  progress.set_rows(report.rows);
-  return progress;
+  return to_message(report);
 }
 
 Result<void> MemberActor::learn_epoch() {
@@ -136,6 +148,8 @@ Result<void> MemberActor::learn_epoch() {
 Result<void> MemberActor::sum() {
   if (nccl_ == nullptr)
     return peers().all_reduce(gpu().stream(), training_.trainer().gradient());
+  // The first time its communicator may still be in the making; later this is true at once.
+  GPUACTORS_TRY(await(&NcclSum::ready));
   GPUACTORS_TRY(nccl_->begin());
   return await(&NcclSum::ready);
 }
@@ -166,6 +180,7 @@ Result<void> MemberActor::await(Result<bool> (NcclSum::*question)()) {
 Result<void> MemberActor::learn(const Lesson& lesson, gpuactors::ReplyStream<Progress>& reports) {
   GPUACTORS_TRY(rewind());
   training_.join({static_cast<std::int64_t>(peers().rank()), static_cast<std::int64_t>(peers().size())});
+  GPUACTORS_TRY(check_steps());
   GPUACTORS_TRY(agree(lesson));
   // Whoever writes the checkpoint may have died at it; and there is no further epoch after the last one.
   if (training_.epochs() > lesson.begin())

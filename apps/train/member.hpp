@@ -53,6 +53,8 @@ private:
     bool rung = false;
   };
 
+  /// What an epoch brings is one report, which has room for so many steps.
+  [[nodiscard]] gpuactors::Result<void> check_steps() const;
   gpuactors::Result<void> learn_epoch();
   /// One epoch, and what it has brought.
   gpuactors::Result<Progress> report_epoch();

@@ -48,7 +48,8 @@ public:
   /// Gives up what is under way.
   ~NcclSum();
 
-  /// Begins with the gradients that the stream finds.
+  /// Begins with the gradients that the stream finds, once `ready` is true. Before that NCCL refuses it, and the
+  /// communicator is of no use any more.
   gpuactors::Result<void> begin();
 
   /// Whether work that is queued on the stream from now on sees the sum of what was begun; true when nothing was.

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <iostream>
+#include <limits>
 
 namespace train {
 
@@ -40,6 +40,16 @@ examples:
   gpuactors-train --data digits.csv.gz --broker 127.0.0.1:7711        the same on a cluster of processes
 )";
 
+/// Says what is wrong with a seed, if anything is. The parser would take -1, and 010 for 8.
+std::string check_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error == std::errc{} && end == text.data() + text.size() && (text.size() == 1 || text.front() != '0'))
+    return {};
+  return fmt::format("a seed is a whole number in decimal digits, from 0 to {}, not {}",
+                     std::numeric_limits<std::uint64_t>::max(), text);
+}
+
 void add_learning(CLI::App& program, TrainOptions& options) {
   program.add_option("--data", options.data, "CSV file to learn from; the last column is the label")
       ->type_name("FILE")
@@ -66,6 +76,7 @@ void add_learning(CLI::App& program, TrainOptions& options) {
   program.add_option("--weight-decay", options.weight_decay, "Pull of parameters towards 0")->capture_default_str();
   program.add_flag("--double", options.wide, "Compute in float64 instead of float32");
   program.add_option("--seed", options.seed, "Decides weights, orders and splits: the same seed, the same network")
+      ->check(CLI::Validator{&check_seed, ""})
       ->capture_default_str();
   program.add_option("--test-part", options.test_part, "Part of the rows of each label that is kept for the test")
       ->check(CLI::Range(0.0, 0.9))
@@ -73,7 +84,7 @@ void add_learning(CLI::App& program, TrainOptions& options) {
   program
       .add_option("--splits", options.splits,
                   "Trainings, each with other rows for the test, that the accuracy is the mean of; checkpoint and "
-                  "curve are those of the first")
+                  "curve are those of the first. One with --workers and --sweep")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
 }
@@ -98,7 +109,7 @@ void add_files(CLI::App& program, TrainOptions& options) {
 }
 
 void add_resources(CLI::App& program, TrainOptions& options, std::string& on_loss, std::string& sweep) {
-  program.add_option("--gpus", options.gpus, "Devices, or the part of one, for each training or worker")
+  program.add_option("--gpus", options.gpus, "The device, or the part of one, for each training or worker")
       ->capture_default_str();
   program.add_option("--max-restarts", options.max_restarts, "How often a training restarts when its worker dies")
       ->check(CLI::Range(0, 1'000'000))
@@ -133,9 +144,14 @@ void add_cluster(CLI::App& program, gpuactors::OpenOptions& cluster) {
   gpuactors::cli::add_connection(program, cluster.connect, texts);
 }
 
-/// What options mean together.
-Result<void> check_together(const TrainOptions& options) {
+/// What options mean together. `splits` says whether somebody has asked for a number of them.
+Result<void> check_together(const TrainOptions& options, bool splits) {
   const auto wrong = [](std::string text) { return gpuactors::fail(Errc::invalid_argument, std::move(text)); };
+  if (!(options.gpus <= 1))
+    return wrong("--gpus is 1 at most, since a training or worker uses one device: --workers N has N of them train one "
+                 "network together");
+  if (splits && options.splits > 1 && (options.sweep || options.workers > 1))
+    return wrong(fmt::format("{} has one split: leave --splits out", options.sweep ? "a sweep" : "--workers above 1"));
   if (options.layers.size() == 1)
     return wrong("--layers takes at least inputs and outputs, such as 64,128,10");
   if (options.resume && options.checkpoint.empty())
@@ -155,7 +171,7 @@ Result<void> check_together(const TrainOptions& options) {
   optimizer.rate = options.rate;
   optimizer.momentum = options.momentum;
   optimizer.weight_decay = options.weight_decay;
-  return nn::check(optimizer);
+  return nn::check(optimizer, options.wide ? gpuactors::DType::f64 : gpuactors::DType::f32);
 }
 
 } // namespace
@@ -247,7 +263,7 @@ std::optional<TrainOptions> parse_options(int argc, char** argv, int& exit_code)
       return complain(parsed.error().message());
     options.sweep = std::move(*parsed);
   }
-  if (const auto fine = check_together(options); !fine)
+  if (const auto fine = check_together(options, program.get_option("--splits")->count() != 0); !fine)
     return complain(fine.error().message());
   if (const auto fine = options.cluster.check(); !fine)
     return complain(fine.error().message());

@@ -37,6 +37,9 @@ Result<TrainingSpec> parse_plan(const Plan& plan) {
 Result<TrainingRun> make_training(gpuactors::Actor& actor, const Plan& plan) {
   if (actor.gpu_count() == 0)
     return gpuactors::fail(Errc::invalid_argument, "a trainer needs a device: ask for one, or a share of one");
+  if (actor.gpu_count() > 1)
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("a trainer uses one device, or a share of one, not {}", actor.gpu_count()));
   GPUACTORS_LET(spec, parse_plan(plan));
   GPUACTORS_LET(features, actor.tensors().get(plan.features()));
   GPUACTORS_LET(labels, actor.tensors().get(plan.labels()));
@@ -73,11 +76,22 @@ Evaluation to_message(const Quality& quality) {
   return message;
 }
 
+Progress to_message(const StepReport& report) {
+  Progress message;
+  message.set_epochs(report.epochs);
+  message.set_steps(report.steps);
+  message.mutable_losses()->Add(report.losses.begin(), report.losses.end());
+  message.set_rows(report.rows);
+  return message;
+}
+
 double input_scale_for(std::span<const float> features) {
   float most = 0;
   for (const auto value : features)
     most = std::max(most, std::abs(value));
-  return most == 0 ? 1 : std::exp2(-std::ceil(std::log2(static_cast<double>(most))));
+  // What single precision can have as a factor, though numbers below it would take a larger one.
+  constexpr double largest = 126;
+  return most == 0 ? 1 : std::exp2(std::min(-std::ceil(std::log2(static_cast<double>(most))), largest));
 }
 
 } // namespace train

@@ -28,6 +28,7 @@ gpuactors::Result<TrainingRun> make_training(gpuactors::Actor& actor, const Plan
 [[nodiscard]] Status status_of(gpuactors::Actor& actor, const TrainingRun& training);
 
 [[nodiscard]] Evaluation to_message(const Quality& quality);
+[[nodiscard]] Progress to_message(const StepReport& report);
 
 /// The scale, a power of two, that brings numbers of at most this size to 1 or below: powers of two round nothing.
 [[nodiscard]] double input_scale_for(std::span<const float> features);

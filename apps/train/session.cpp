@@ -56,13 +56,16 @@ void note(Outcome& outcome, const Progress& progress) {
       continue;
     const auto at = static_cast<std::size_t>(step - outcome.first_step);
     if (outcome.losses.size() <= at)
-      outcome.losses.resize(at + 1, std::numeric_limits<double>::quiet_NaN());
-    for (auto next = outcome.epochs.size(); next <= at; ++next)
-      outcome.epochs.push_back(outcome.first_epoch + (outcome.first_position + next) / outcome.steps_per_epoch + 1);
-    // What is no number here was not told; a loss that became none was.
-    const double loss = progress.losses(static_cast<int>(i));
-    outcome.losses[at] = std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
+      outcome.set_steps(at + 1);
+    outcome.losses[at] = Outcome::told(progress.losses(static_cast<int>(i)));
   }
+}
+
+/// The reports that a trainer has made and its stream has not brought.
+void note_untold(Outcome& outcome, const Status& status) {
+  for (const auto& progress : status.untold())
+    if (progress.steps() > outcome.first_step + outcome.losses.size())
+      note(outcome, progress);
 }
 
 /// Reads what a run tells until its end: true when that is the end of the training.
@@ -106,6 +109,10 @@ Result<bool> finish(const gpuactors::ActorRef& trainer, std::uint64_t epochs, co
   auto status = await_answer<Status>(trainer, outcome.stopped ? "stop" : "status", nothing, watcher);
   auto quality = status ? await_answer<Evaluation>(trainer, "evaluate", nothing, watcher)
                         : Result<Evaluation>{gpuactors::fail(status.error())};
+  if (status) {
+    note_untold(outcome, *status);
+    status->clear_untold();
+  }
   if (!quality && is_death(quality.error().code()))
     return false;
   GPUACTORS_TRY(quality);
@@ -123,6 +130,17 @@ void Outcome::begin_at(const Status& first) {
   first_epoch = first.epochs();
   first_position = first.position();
   steps_per_epoch = first.steps_per_epoch();
+}
+
+void Outcome::set_steps(std::size_t steps) {
+  losses.resize(steps, std::numeric_limits<double>::quiet_NaN());
+  epochs.resize(std::min(epochs.size(), steps));
+  while (epochs.size() < steps)
+    epochs.push_back(first_epoch + (first_position + epochs.size()) / steps_per_epoch + 1);
+}
+
+double Outcome::told(double loss) noexcept {
+  return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
 }
 
 double Outcome::last_loss() const {
@@ -180,6 +198,7 @@ Result<Outcome> follow(const gpuactors::ActorRef& trainer, std::uint64_t epochs,
           return {};
       }
       GPUACTORS_LET(status, await_return(trainer, watcher, patience));
+      note_untold(outcome, status);
       watcher.notice(
           fmt::format("the trainer is back on node {}; it goes on after step {}", status.node(), status.steps()));
     }

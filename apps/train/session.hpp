@@ -19,8 +19,8 @@ struct Outcome {
   std::uint64_t first_epoch = 0;
   std::uint64_t first_position = 0;
   std::uint64_t steps_per_epoch = 1;
-  /// The loss before each update from then on; NaN where a worker died with what it had not told yet. And the epoch of
-  /// each, counted from 1.
+  /// The loss before each update from then on; NaN where a worker died with what it had not told yet, infinity for one
+  /// that was told as no number. And the epoch of each, counted from 1.
   std::vector<double> losses;
   std::vector<std::uint64_t> epochs;
   /// Rows that were learnt from, those that were learnt again after a death included, and seconds that it took.
@@ -33,6 +33,13 @@ struct Outcome {
 
   /// Notes where it begins.
   void begin_at(const Status& first);
+
+  /// Makes it one of `steps` updates: forgets what comes after them, and leaves open what is not known of them but the
+  /// epoch.
+  void set_steps(std::size_t steps);
+
+  /// What is kept of a loss: one that is no number any more was told all the same.
+  [[nodiscard]] static double told(double loss) noexcept;
 
   /// The mean loss of the last epoch, as far as it is known; 0 when there was no step.
   [[nodiscard]] double last_loss() const;

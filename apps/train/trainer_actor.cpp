@@ -1,11 +1,14 @@
 #include "trainer_actor.hpp"
 
+#include <gpuactors/base/limits.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <stdexcept>
+#include <numeric>
+#include <utility>
 
 namespace train {
 
@@ -21,15 +24,11 @@ namespace {
 constexpr std::chrono::milliseconds least_wait{50};
 constexpr std::chrono::milliseconds most_wait{200};
 constexpr std::uint64_t first_ahead = 32;
-
-Progress to_message(const StepReport& report) {
-  Progress progress;
-  progress.set_epochs(report.epochs);
-  progress.set_steps(report.steps);
-  progress.mutable_losses()->Add(report.losses.begin(), report.losses.end());
-  progress.set_rows(report.rows);
-  return progress;
-}
+/// Steps of one report, and of all that are kept.
+constexpr std::uint64_t most_ahead = 16'384;
+/// Those that may be on their way to a reader, and the one that was not sent any more.
+constexpr std::size_t most_kept = gpuactors::limits::stream_window + 1;
+static_assert(most_ahead * sizeof(double) < gpuactors::limits::saved_bytes / 3 * 2, "actors save them with a name");
 
 GPUACTORS_ACTOR("trainer", TrainerActor, Plan)
     .method("run", &TrainerActor::run)
@@ -45,7 +44,7 @@ GPUACTORS_ACTOR("trainer", TrainerActor, Plan)
 TrainerActor::TrainerActor(gpuactors::Init init, const Plan& plan)
   : Actor(std::move(init)), plan_(plan), training_(value_or_throw(as_own_failure(make_training(*this, plan)))) {
   value_or_throw(as_own_failure(find_beginning()));
-  note_status();
+  status_ = with_untold(note_status());
 }
 
 TrainerActor::~TrainerActor() {
@@ -66,6 +65,8 @@ Result<void> TrainerActor::find_beginning() {
     return plan_.resume() ? training_.load(plan_.checkpoint()) : Result<void>{};
   noted_ = true;
   auto loaded = training_.load(saved->checkpoint());
+  if (loaded)
+    recent_.assign(saved->untold().begin(), saved->untold().end());
   if (!loaded && loaded.error().code() == Errc::not_found) {
     // Another machine, without the file: what was learnt is learnt again.
     std::cerr << fmt::format("{}; the training starts over\n", loaded.error().message());
@@ -78,18 +79,23 @@ Result<void> TrainerActor::write_checkpoint() {
   if (plan_.checkpoint().empty())
     return {};
   GPUACTORS_TRY(as_own_failure(training_.save(plan_.checkpoint())));
-  if (noted_)
-    return {};
   // The name stays; only what is in the file changes.
+  return noted_ ? Result<void>{} : note_checkpoint();
+}
+
+Result<void> TrainerActor::note_checkpoint() {
   Saved saved;
   saved.set_checkpoint(plan_.checkpoint());
+  saved.mutable_untold()->Add(recent_.begin(), recent_.end());
   GPUACTORS_TRY(save(saved));
   noted_ = true;
   return {};
 }
 
 Result<void> TrainerActor::stop_here() {
-  // Its node is being emptied, perhaps: there is time left for this, and the next life goes on from here.
+  // Its node is being emptied, perhaps: there is time left for this, and the next life goes on from here. It is to tell
+  // the last reports, too.
+  noted_ = false;
   const auto written = write_checkpoint();
   return gpuactors::fail(Errc::cancelled,
                          fmt::format("stopped after step {}{}", training_.steps(),
@@ -99,6 +105,7 @@ Result<void> TrainerActor::stop_here() {
 Result<void> TrainerActor::run(const RunRequest& request, gpuactors::ReplyStream<Progress>& events) {
   auto ahead = first_ahead;
   const auto every = std::max<std::uint64_t>(plan_.checkpoint_epochs(), 1);
+  recent_.clear(); // this reader begins here
   while (training_.epochs() < request.epochs()) {
     if (stop_requested())
       return stop_here();
@@ -112,16 +119,34 @@ Result<void> TrainerActor::run(const RunRequest& request, gpuactors::ReplyStream
     note_status();
     const auto taken = Clock::now() - begin;
     if (taken < least_wait && report.losses.size() == ahead)
-      ahead *= 2;
+      ahead = std::min(2 * ahead, most_ahead);
     else if (taken > most_wait && ahead > 1)
       ahead /= 2;
     // Told first: after a death between the two, what is told twice is the same, and what is not told is lost.
-    if (auto told = events.write(to_message(report)); !told)
+    auto progress = to_message(report);
+    keep(progress);
+    if (auto told = events.write(std::move(progress)); !told)
       return stop_requested() ? stop_here() : told;
     if (report.epochs > epoch && report.epochs == last)
       GPUACTORS_TRY(write_checkpoint());
   }
   return {};
+}
+
+void TrainerActor::keep(const Progress& report) {
+  recent_.push_back(report);
+  const auto losses = [this] {
+    return std::accumulate(recent_.begin(), recent_.end(), std::uint64_t{0}, [](std::uint64_t sum, const auto& one) {
+      return sum + static_cast<std::uint64_t>(one.losses_size());
+    });
+  };
+  while (recent_.size() > most_kept || losses() > most_ahead)
+    recent_.pop_front();
+}
+
+Status TrainerActor::with_untold(Status status) const {
+  status.mutable_untold()->Add(recent_.begin(), recent_.end());
+  return status;
 }
 
 Result<Loss> TrainerActor::step(const Rows& rows) {
@@ -136,7 +161,7 @@ Result<Loss> TrainerActor::step(const Rows& rows) {
 
 Result<Evaluation> TrainerActor::evaluate(const Empty&) {
   GPUACTORS_LET(quality, training_.evaluate());
-  return train::to_message(quality);
+  return to_message(quality);
 }
 
 Result<Status> TrainerActor::save_to(const Path& path) {
@@ -158,7 +183,7 @@ Status TrainerActor::status(const Empty&) const {
 
 Result<Status> TrainerActor::stop(const Empty&) {
   GPUACTORS_TRY(write_checkpoint());
-  return note_status();
+  return with_untold(note_status());
 }
 
 } // namespace train

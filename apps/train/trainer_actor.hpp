@@ -7,14 +7,17 @@
 //   save      Path        Status                  an empty path means the plan's checkpoint
 //   load      Path        Status
 //   status    Empty       Status                  also while another method runs
-//   stop      Empty       Status                  writes the plan's checkpoint, if it has one, for who ends it now
+//   stop      Empty       Status                  writes the plan's checkpoint, if it has one, for who ends it now, and
+//                                                 says what the stream of the run may not have brought
 //
-// Started anew after its worker died, on whatever node, it goes on from its last checkpoint.
+// Started anew after its worker died, on whatever node, it goes on from its last checkpoint; if it was moved, its
+// status says what may not have been told before.
 #pragma once
 
 #include "plan.hpp"
 #include "progress_metrics.hpp"
 
+#include <deque>
 #include <mutex>
 
 namespace train {
@@ -39,8 +42,14 @@ private:
   /// Goes back to what an earlier life has written, or what the plan says to begin with.
   gpuactors::Result<void> find_beginning();
   gpuactors::Result<void> write_checkpoint();
+  /// Tells later lives where the checkpoint is, and what may be untold.
+  gpuactors::Result<void> note_checkpoint();
   /// Writes the checkpoint. @returns that it was stopped, and where.
   gpuactors::Result<void> stop_here();
+  /// Keeps a report: nobody tells whether a reader that ends a stream has received the last ones.
+  void keep(const Progress& report);
+  /// Adds the reports that were kept.
+  [[nodiscard]] Status with_untold(Status status) const;
   /// Keeps for `status` how far it is. @returns the same.
   Status note_status();
 
@@ -48,6 +57,7 @@ private:
   TrainingRun training_;
   ProgressMetrics metrics_{metrics()};
   bool noted_ = false;
+  std::deque<Progress> recent_;
   mutable std::mutex mutex_;
   /// Guarded by the mutex.
   Status status_;

@@ -2,12 +2,13 @@
 
 #include <gpuactors/kernels/layers.hpp>
 
+#include <apps/nn/copies.hpp>
 #include <apps/nn/random.hpp>
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -32,27 +33,20 @@ constexpr auto epoch_note = "training.epoch";
 constexpr auto position_note = "training.position";
 constexpr auto batch_note = "training.batch";
 constexpr auto data_note = "training.data";
+constexpr auto checksum_note = "training.data_crc32";
 constexpr auto loss_note = "training.loss";
+
+std::string checksum_of(std::span<const float> features, std::span<const std::int32_t> labels) {
+  auto sum = crc32_z(0, nullptr, 0);
+  for (const auto bytes : {std::as_bytes(features), std::as_bytes(labels)})
+    sum = crc32_z(sum, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+  return fmt::format("{:08x}", sum);
+}
 
 /// What a checkpoint goes on with: the same rows, cut and ordered the same way.
 std::string describe_data(const TrainingSpec& spec, const Split& split) {
   return fmt::format("train={} test={} split_seed={} seed={}", split.train.size(), split.test.size(), spec.split_seed,
                      spec.seed);
-}
-
-template <class T = std::uint64_t>
-Result<T> number_in(const nn::Metadata& notes, const char* key, const std::filesystem::path& path) {
-  const auto found = notes.find(key);
-  T number{0};
-  if (found != notes.end()) {
-    const auto& text = found->second;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error == std::errc{} && end == text.data() + text.size())
-      return number;
-  }
-  return gpuactors::fail(Errc::invalid_argument,
-                         fmt::format("{}: it is no checkpoint of this program: {} is {}", path.string(), key,
-                                     found == notes.end() ? "missing" : found->second));
 }
 
 Result<gpuactors::Tensor> upload_as(gpuactors::Stream& stream, DType dtype, std::span<const float> values,
@@ -111,6 +105,7 @@ Result<TrainingRun> TrainingRun::make(gpuactors::Stream& stream, const TrainingS
     return gpuactors::fail(Errc::invalid_argument, fmt::format("of {} rows none is left to learn from", labels.size()));
   GPUACTORS_LET(trainer, nn::Trainer::make(stream, spec.trainer, spec.seed));
   TrainingRun training{stream, spec, std::move(trainer), std::move(split)};
+  training.data_checksum_ = checksum_of(features, labels);
   GPUACTORS_TRY(training.load_data(features, labels));
   return training;
 }
@@ -309,13 +304,15 @@ Result<double> TrainingRun::step_on(std::span<const float> features, std::span<c
     wide.assign(features.begin(), features.end());
     x = wide.data();
   }
+  std::vector<std::byte> losses(labels.size() * gpuactors::size_of(network.dtype));
+  // Also where an error ends it, the rows are the caller's again.
+  nn::Copies copies{*stream_};
   GPUACTORS_TRY(stream_->upload(some_x_.raw(), x, features.size() * gpuactors::size_of(network.dtype)));
   GPUACTORS_TRY(stream_->upload(some_labels_.raw(), labels.data(), labels.size_bytes()));
   // The first column of the outputs is free here: it takes the losses.
   GPUACTORS_TRY(trainer_.step({rows, some_x_.raw(), some_labels_.raw(), nullptr, 0, logits_.raw()}));
-  std::vector<std::byte> losses(labels.size() * gpuactors::size_of(network.dtype));
   GPUACTORS_TRY(stream_->download(losses.data(), logits_.raw(), losses.size()));
-  GPUACTORS_TRY(stream_->synchronize());
+  GPUACTORS_TRY(copies.finish());
   double sum = 0;
   for (std::int64_t row = 0; row < rows; ++row)
     sum += network.dtype == DType::f32 ? static_cast<double>(reinterpret_cast<const float*>(losses.data())[row])
@@ -386,7 +383,8 @@ Result<void> TrainingRun::save(const std::filesystem::path& path, std::optional<
   nn::Metadata notes{{epoch_note, std::to_string(epoch_)},
                      {position_note, std::to_string(position_)},
                      {batch_note, std::to_string(spec_.batch * membership_.members)},
-                     {data_note, describe_data(spec_, split_)}};
+                     {data_note, describe_data(spec_, split_)},
+                     {checksum_note, data_checksum_}};
   if (loss)
     notes[loss_note] = fmt::format("{}", *loss);
   return nn::save_training(path, trainer_, spec_.seed, notes);
@@ -395,9 +393,9 @@ Result<void> TrainingRun::save(const std::filesystem::path& path, std::optional<
 Result<void> TrainingRun::load(const std::filesystem::path& path) {
   // What it says is held against this training before anything is changed.
   GPUACTORS_LET(head, nn::read_safetensors_head(path));
-  GPUACTORS_LET(epoch, number_in(head.metadata, epoch_note, path));
-  GPUACTORS_LET(position, number_in(head.metadata, position_note, path));
-  GPUACTORS_LET(batch, number_in(head.metadata, batch_note, path));
+  GPUACTORS_LET(epoch, nn::number_in<std::uint64_t>(head.metadata, epoch_note, path));
+  GPUACTORS_LET(position, nn::number_in<std::uint64_t>(head.metadata, position_note, path));
+  GPUACTORS_LET(batch, nn::number_in<std::uint64_t>(head.metadata, batch_note, path));
   const auto whole = static_cast<std::uint64_t>(spec_.batch * membership_.members);
   if (position != 0 && (batch != whole || position >= steps_per_epoch()))
     return gpuactors::fail(Errc::invalid_argument,
@@ -408,9 +406,15 @@ Result<void> TrainingRun::load(const std::filesystem::path& path) {
     return gpuactors::fail(Errc::invalid_argument,
                            fmt::format("{}: it cannot be gone on with here: it is of \"{}\", not of \"{}\"",
                                        path.string(), head.metadata[data_note], data));
+  // Earlier releases wrote none.
+  if (const auto sum = head.metadata.find(checksum_note); sum != head.metadata.end() && sum->second != data_checksum_)
+    return gpuactors::fail(Errc::invalid_argument,
+                           fmt::format("{}: it cannot be gone on with here: it was learnt from other data, or from the "
+                                       "same rows in another order (their CRC-32 is {}, not {})",
+                                       path.string(), sum->second, data_checksum_));
   std::optional<double> loss;
   if (head.metadata.contains(loss_note)) {
-    GPUACTORS_LET(known, number_in<double>(head.metadata, loss_note, path));
+    GPUACTORS_LET(known, nn::number_in<double>(head.metadata, loss_note, path));
     loss = known;
   }
   GPUACTORS_TRY(nn::load_training(path, trainer_));

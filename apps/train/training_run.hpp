@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace train {
@@ -178,6 +179,8 @@ private:
   TrainingSpec spec_;
   nn::Trainer trainer_;
   Split split_;
+  /// Of all rows, for checkpoints.
+  std::string data_checksum_;
   Membership membership_;
   gpuactors::Tensor features_;
   gpuactors::Tensor labels_;

@@ -1,5 +1,5 @@
 // What the broker keeps for those who wait, repeat themselves, or are gone already; and what it tells of the state.
-#include <gpuactors/broker/core/seekers.hpp>
+#include <gpuactors/broker/core/actor_waiters.hpp>
 
 #include <broker/core_scene.hpp>
 
@@ -71,21 +71,21 @@ Granted acquire(Scene& scene, const v1::AcquireLease& message) {
 } // namespace
 
 TEST_CASE("those who seek an actor in vain are forgotten when their time is over", "[broker]") {
-  Seekers seekers;
+  ActorWaiters waiters;
   int answered = 0;
   const auto add = [&](TimePoint until, TimePoint now) {
-    seekers.add(BrokerAnswer<FoundActor>{[&answered](const Result<FoundActor>&) { ++answered; }}, 1, until, now);
+    waiters.add(BrokerAnswer<FoundActor>{[&answered](const Result<FoundActor>&) { ++answered; }}, 1, until, now);
   };
   for (int second = 0; second < 10'000; ++second)
     add(TimePoint{second * 1s + 1s}, TimePoint{second * 1s});
-  CHECK(seekers.size() <= 64);
+  CHECK(waiters.size() <= 64);
   // Those who wait for ever stay.
   for (int i = 0; i < 1'000; ++i)
     add(never, TimePoint{1h * 24});
-  CHECK(seekers.size() >= 1'000);
-  seekers.answer([] { return FoundActor{}; });
+  CHECK(waiters.size() >= 1'000);
+  waiters.answer([] { return FoundActor{}; });
   CHECK(answered == 11'000);
-  CHECK(seekers.size() == 0);
+  CHECK(waiters.size() == 0);
 }
 
 TEST_CASE("an actor that waits for its place is found by who has the patience", "[broker][core]") {

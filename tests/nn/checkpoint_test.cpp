@@ -2,6 +2,8 @@
 #include "host.hpp"
 #include "reference.hpp"
 
+#include <gpuactors/device/faulty.hpp>
+
 #include <apps/nn/checkpoint.hpp>
 #include <support/temporary_folder.hpp>
 
@@ -12,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 namespace nn::test {
 
@@ -282,6 +285,32 @@ TEST_CASE("heads that lie about their arrays are refused", "[nn]") {
   CHECK(says(read_safetensors(path).error(), "truncated, or no safetensors file"));
 }
 
+TEST_CASE("a checkpoint that fails between its copies waits for those that are under way", "[nn]") {
+  namespace faulty = gpuactors::faulty;
+  const TemporaryFolder folder;
+  const auto path = folder / "faulty.safetensors";
+  const auto plan = std::make_shared<faulty::Plan>();
+  const auto devices = must(gpuactors::make_devices(must(gpuactors::parse_device_specs("host:1x256MiB")),
+                                                    gpuactors::discovery_options("test")));
+  const auto context = must(gpuactors::Context::open(std::make_shared<faulty::FaultyDevice>(devices.at(0), plan), {}));
+  auto trainer = must(Trainer::make(context->stream(), spec_with({.rate = 0.1, .momentum = 0.5}), 5));
+  must(save_training(path, trainer, 1));
+  const auto fails_and_waits = [&](const auto& run) {
+    plan->reset();
+    // The parameters are on their way, their momentum is not.
+    plan->fail_at(faulty::Call::copy, 2, gpuactors::Error{Errc::copy_failed, "on purpose"});
+    const auto result = run();
+    REQUIRE_FALSE(result);
+    CHECK(result.error().code() == Errc::copy_failed);
+    CHECK(plan->calls(faulty::Call::synchronize) == 1);
+  };
+  fails_and_waits([&] { return save_training(path, trainer, 1); });
+  fails_and_waits([&] { return load_training(path, trainer); });
+  plan->reset();
+  must(load_training(path, trainer));
+  CHECK(plan->calls(faulty::Call::synchronize) == 1);
+}
+
 TEST_CASE("a checkpoint of another network, loss or optimizer is refused in words", "[nn]") {
   const TemporaryFolder folder;
   const auto path = folder / "other.safetensors";
@@ -322,6 +351,27 @@ TEST_CASE("a file is replaced whole or not at all", "[nn]") {
   must(save_training(path, student.trainer, 1));
   CHECK(read(path) != before);
   CHECK_FALSE(std::filesystem::exists(path.string() + ".part"));
+}
+
+TEST_CASE("a checkpoint that is a link to a file has the file replaced, and stays a link", "[nn]") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "disk");
+  const auto path = folder / "net";
+  std::filesystem::create_symlink("second", path);
+  std::filesystem::create_symlink(std::filesystem::path{"disk"} / "net", folder / "second"); // where nothing is yet
+  Student student{spec_with({.rate = 0.1})};
+  std::string before;
+  for (int i = 0; i < 2; ++i) {
+    must(save_training(path, student.trainer, 1));
+    CHECK(std::filesystem::is_symlink(path));
+    CHECK(std::filesystem::is_symlink(folder / "second"));
+    CHECK(std::filesystem::is_regular_file(std::filesystem::symlink_status(folder / "disk" / "net")));
+    CHECK(read(path) != std::exchange(before, read(folder / "disk" / "net")));
+    must(load_training(path, student.trainer));
+    student.learn(1);
+  }
+  std::filesystem::create_symlink("circle", folder / "circle");
+  CHECK(says(save_training(folder / "circle", student.trainer, 1), "a link that leads to no file"));
 }
 
 TEST_CASE("a link in the place of what is written first is not followed", "[nn]") {

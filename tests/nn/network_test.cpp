@@ -91,6 +91,8 @@ TEST_CASE("what does not fit a network is refused with the numbers", "[nn]") {
       {"too many parameters", {{1 << 30, 1 << 30}}},
       {"f32 or f64, not i32", {{8, 3}, Activation::relu, DType::i32}},
       {"scaled by 0", {{8, 3}, Activation::relu, DType::f32, 0}},
+      {"scaled by 1e+39 in f32", {{8, 3}, Activation::relu, DType::f32, 1e39}},
+      {"scaled by 1e-50 in f32", {{8, 3}, Activation::relu, DType::f32, 1e-50}},
       {"rows at once, not 0", {{8, 3}, Activation::relu, DType::f32, 1, 0}},
   };
   for (const auto& [text, spec] : wrong) {

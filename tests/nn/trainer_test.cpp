@@ -149,17 +149,56 @@ TEST_CASE("rows are taken in the order that is given, and shared batches add up"
   CHECK(worst_error(download(stream, trainer.gradient()), std::vector<double>(sum.size()), 1) == 0);
 }
 
-TEST_CASE("a label that the network does not know is a loss of NaN and touches nothing else", "[nn]") {
+TEST_CASE("a label that the network does not know is no loss and no gradient, and touches nothing else", "[nn]") {
   auto context = open_host();
   auto& stream = context->stream();
-  const TrainerSpec spec{{{2, 3}, Activation::relu, DType::f32, 1, 2}, Loss::cross_entropy, {}};
-  auto trainer = must(Trainer::make(stream, spec, 5));
-  const auto x = upload(stream, spec.network, {1, 2, 3, 4}, {2, 2});
-  const auto labels = must(stream.tensor_from(std::vector<std::int32_t>{3, -1}, {2}));
-  auto losses = must(stream.tensor(DType::f32, {2}));
-  must(trainer.compute_gradient({2, x.raw(), labels.raw(), nullptr, 0, losses.raw()}));
-  for (const auto loss : download(stream, losses))
-    CHECK(std::isnan(loss));
+  for (const auto dtype : {DType::f32, DType::f64}) {
+    const TrainerSpec spec{{{2, 3}, Activation::relu, dtype, 1, 2}, Loss::cross_entropy, {}};
+    auto trainer = must(Trainer::make(stream, spec, 5));
+    const auto x = upload(stream, spec.network, {1, 2, 3, 4}, {2, 2});
+    auto losses = must(stream.tensor(dtype, {2}));
+    const auto learn_from = [&](std::int32_t first, std::int32_t second) {
+      const auto labels = must(stream.tensor_from(std::vector<std::int32_t>{first, second}, {2}));
+      must(trainer.compute_gradient({2, x.raw(), labels.raw(), nullptr, 0, losses.raw()}));
+      must(stream.synchronize()); // before the labels go
+    };
+    for (const std::int32_t none : {3, -1}) {
+      learn_from(2, none);
+      CHECK(std::isfinite(download(stream, losses)[0]));
+      CHECK(std::isnan(download(stream, losses)[1]));
+      const auto gradient = download(stream, trainer.gradient());
+      for (const auto& parameter : trainer.network().parameters())
+        for (std::size_t i = 0; i < parameter.size; ++i)
+          CHECK(std::isnan(gradient[parameter.offset + i]));
+      // What lies between two parameters is none.
+      CHECK(gradient[6] == 0);
+    }
+    learn_from(2, 0);
+    for (const auto value : download(stream, trainer.gradient()))
+      CHECK(std::isfinite(value));
+  }
+}
+
+TEST_CASE("Adam corrects its moments for the betas that it has, whatever they round to", "[nn]") {
+  auto context = open_host();
+  auto& stream = context->stream();
+  for (const auto dtype : {DType::f32, DType::f64}) {
+    // So large that a step is what is left of a parameter.
+    constexpr double rate = 1024;
+    const TrainerSpec spec{{{1, 1}, Activation::identity, dtype, 1, 1},
+                           Loss::mean_squared_error,
+                           {.kind = OptimizerKind::adam, .rate = rate, .epsilon = 1e-30}};
+    auto trainer = must(Trainer::make(stream, spec, 5));
+    const auto x = upload(stream, spec.network, {1}, {1, 1});
+    const auto target = upload(stream, spec.network, {100}, {1, 1});
+    auto losses = must(stream.tensor(dtype, {1}));
+    const auto before = parameters(trainer.network());
+    must(trainer.step({1, x.raw(), target.raw(), nullptr, 0, losses.raw()}));
+    const auto after = parameters(trainer.network());
+    // The first step of Adam is as long as the rate, whatever the gradient.
+    for (std::size_t i = 0; i < before.size(); ++i)
+      CHECK(std::abs((after[i] - before[i]) / rate - 1) < 1e-6);
+  }
 }
 
 TEST_CASE("steps allocate nothing", "[nn]") {
@@ -176,9 +215,31 @@ TEST_CASE("steps allocate nothing", "[nn]") {
   CHECK(context->memory_peak() == used);
 }
 
+TEST_CASE("a parameter without a gradient keeps its value under Adam, with the smallest epsilon too", "[nn]") {
+  auto context = open_host();
+  auto& stream = context->stream();
+  const double least = std::numeric_limits<float>::min();
+  const TrainerSpec spec{{{2, 1}, Activation::relu, DType::f32, 1, 1},
+                         Loss::mean_squared_error,
+                         {.kind = OptimizerKind::adam, .epsilon = least}};
+  auto trainer = must(Trainer::make(stream, spec, 5));
+  const auto before = parameters(trainer.network());
+  const auto x = upload(stream, spec.network, {0, 0}, {1, 2}); // which no weight has a part in
+  const auto target = upload(stream, spec.network, {1}, {1, 1});
+  auto losses = must(stream.tensor(DType::f32, {1}));
+  must(trainer.step({1, x.raw(), target.raw(), nullptr, 0, losses.raw()}));
+  const auto after = parameters(trainer.network());
+  CHECK(after[0] == before[0]);
+  CHECK(after[1] == before[1]);
+  CHECK(after[2] != before[2]);
+  auto smaller = spec;
+  smaller.optimizer.epsilon = 1e-50;
+  CHECK(says(Trainer::make(stream, smaller, 5), "the epsilon of Adam"));
+}
+
 TEST_CASE("numbers that no optimizer can use are refused by name", "[nn]") {
-  const auto refused = [](Optimizer optimizer) {
-    const auto result = check(optimizer);
+  const auto refused = [](Optimizer optimizer, DType dtype = DType::f64) {
+    const auto result = check(optimizer, dtype);
     REQUIRE_FALSE(result);
     CHECK(result.error().code() == Errc::invalid_argument);
     return result.error();
@@ -188,7 +249,13 @@ TEST_CASE("numbers that no optimizer can use are refused by name", "[nn]") {
   CHECK(says(refused({.momentum = 1}), "the momentum is at least 0 and below 1, not 1"));
   CHECK(says(refused({.weight_decay = -1}), "the decay of weights is at least 0, not -1"));
   CHECK(says(refused({.beta2 = 1.5}), "a beta of Adam is at least 0 and below 1, not 1.5"));
-  CHECK(says(refused({.epsilon = 0}), "the epsilon of Adam is above 0"));
+  CHECK(says(refused({.epsilon = 0}), "the epsilon of Adam is at least 2.2250738585072014e-308 and below 1, not 0"));
+  // What rounds to such a number where the network computes.
+  const auto narrow = DType::f32;
+  CHECK(says(refused({.rate = 1e-50}, narrow), "the rate of learning is above 0 and below 1000000 in f32, not 1e-50"));
+  CHECK(says(refused({.beta2 = 1 - 1e-12}, narrow), "a beta of Adam is at least 0 and below 1 in f32"));
+  CHECK(says(refused({.epsilon = 1e-50}, narrow), "the epsilon of Adam is at least 1.1754943508222875e-38"));
+  CHECK(check({.rate = 1e-50, .beta2 = 1 - 1e-12, .epsilon = 1e-50}, DType::f64));
 }
 
 } // namespace nn::test

@@ -81,6 +81,10 @@ TEST_CASE("what is wrong in a file is said with its line", "[train]") {
   CHECK(file.refusal("1,-1\n")
         == ", line 1 has the label -1 in its last column; a whole number from 0 to 65535 is due");
   CHECK(file.refusal(std::string("1,0\n1,\0002\n", 9)) == ", line 2 has a byte 0 in it: this is no text");
+  // Behind the last line, too, where a disk was full or a copy was cut off.
+  CHECK(file.refusal(std::string("1,0\n10,1\n\0\0\0\0", 13)) == ", line 3 has a byte 0 in it: this is no text");
+  CHECK(file.refusal(std::string("1,0\n10,1\0garbage", 16)) == ", line 2 has a byte 0 in it: this is no text");
+  CHECK(file.refusal(std::string("1,0\n10,1\0", 9)) == ", line 2 has a byte 0 in it: this is no text");
   CHECK(file.refusal("") == " has no row of numbers: it ends before line 1");
   CHECK(file.refusal("\n\n") == " has no row of numbers: it ends before line 1");
   CHECK(file.refusal("a,b\n", true) == " has no row of numbers: it ends before line 2");

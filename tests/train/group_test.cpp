@@ -325,6 +325,29 @@ TEST_CASE("what a group has learnt is told when an error ends it", "[train]") {
   CHECK(known == 20);
 }
 
+TEST_CASE("a group whose epochs are too long for a report is refused before it learns", "[train]") {
+  auto cluster = embed();
+  auto lesson = make_lesson(cluster, make_table(1'060'000, 1, 2, 1), 1);
+  lesson.plan.set_batch(1);
+  lesson.plan.set_test_part(0);
+  const auto member = must(cluster.spawn("train_member", lesson.plan, half()));
+  Places places;
+  places.set_members(2);
+  const auto joined = member.call<Status>("join", places).get();
+  REQUIRE_FALSE(joined);
+  CHECK(joined.error().code() == Errc::invalid_argument);
+  CHECK(says(joined.error(), "an epoch has 530000 steps"));
+  CHECK(says(joined.error(), "with a --batch of 2 there are so few"));
+  must(cluster.kill(member));
+  for (const auto on_loss : {OnLoss::stop, OnLoss::restart}) {
+    auto spec = group_of(2, lesson.plan, 1);
+    spec.on_loss = on_loss;
+    const auto group = train_group(cluster, spec, {});
+    REQUIRE_FALSE(group);
+    CHECK(says(group.error(), "an epoch has 530000 steps"));
+  }
+}
+
 TEST_CASE("a group that cannot start whole does not start", "[train]") {
   auto cluster = embed();
   auto lesson = make_lesson(cluster, make_table(100, 12, 4, 1));

@@ -6,6 +6,7 @@
 #include <gpuactors/kernels/loss.hpp>
 #include <gpuactors/kernels/optimizer.hpp>
 
+#include <apps/train/nccl.hpp>
 #include <apps/train/training_run.hpp>
 #include <support/temporary_folder.hpp>
 
@@ -102,6 +103,21 @@ TEST_CASE("workers on CUDA devices of their own have the losses of one with as l
     }
   }
   CHECK(function_of_nccl<int()>("fake_nccl_live")() == 0);
+}
+
+TEST_CASE("no sum is begun before NCCL has made its communicators", "[nccl]") {
+  auto cluster = embed_cuda();
+  const auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));
+  Watcher watcher;
+  std::vector<std::string> notices;
+  watcher.notice = [&](std::string_view text) { notices.emplace_back(text); };
+  REQUIRE(nccl_version() != 0); // which loads it
+  // Longer than it takes to begin: a member that does not ask is too early.
+  function_of_nccl<void(int)>("fake_nccl_begin_slowly")(8);
+  const auto group = train_group(cluster, whole_devices(2, lesson.plan, 1), watcher);
+  function_of_nccl<void(int)>("fake_nccl_begin_slowly")(0);
+  CHECK(must(group).outcome.losses.size() == 10);
+  CHECK(notices == std::vector<std::string>{"gradients are summed by NCCL"});
 }
 
 TEST_CASE("epochs are queued at once: no copy of losses waits for the device", "[nccl]") {

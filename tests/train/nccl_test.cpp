@@ -182,6 +182,16 @@ TEST_CASE("nobody waits for a member that has not come", "[nccl]") {
   CHECK(live() == 0);
 }
 
+TEST_CASE("a sum that is begun before its communicator is made fails, and no later one is possible", "[nccl]") {
+  const auto id = must(make_nccl_id());
+  Place early;
+  must(early.join(id, 2, 0));
+  CHECK(early.sum->begin().error().message() == "ncclAllReduce: it failed (4)");
+  Place other;
+  must(other.join(id, 2, 1));
+  CHECK(early.sum->ready().error().message() == "ncclCommGetAsyncError: it failed (4)");
+}
+
 TEST_CASE("a member that dies in a sum is waited for until the sum is given up, and no longer", "[nccl]") {
   auto group = make_group(3);
   for (const auto& place : group)

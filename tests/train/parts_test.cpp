@@ -5,8 +5,10 @@
 #include <apps/train/options.hpp>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
+#include <sstream>
 
 namespace train::test {
 
@@ -62,6 +64,34 @@ TEST_CASE("a curve is a table and a picture", "[train]") {
     CHECK(to_svg(odd, "odd").size() < 400'000);
 }
 
+TEST_CASE("both lines of a picture stay in its frame, and have no more corners than it has room for", "[train]") {
+  // Two epochs in one corner are high, and none of the corners of the steps lies within them.
+  Curve high;
+  for (std::uint64_t step = 1; step <= 100'000; ++step)
+    high.push_back({step, (step + 49) / 50, step > 200 && step <= 300 ? 100.0 : 1.0});
+  Curve short_epochs;
+  for (std::uint64_t step = 1; step <= 100'000; ++step)
+    short_epochs.push_back({step, (step + 9) / 10, 1});
+  const Curve beginning{high.begin(), high.begin() + 8'000};
+  for (const auto& drawn : {high, short_epochs, beginning}) {
+    const auto picture = to_svg(drawn, "high");
+    for (const auto* kind : {"steps", "epochs"}) {
+      const auto points = "class=\"" + std::string{kind} + "\" points=\"";
+      const auto begin = picture.find(points);
+      REQUIRE(begin != std::string::npos);
+      const auto end = picture.find('"', begin + points.size());
+      std::istringstream corners{picture.substr(begin + points.size(), end - begin - points.size())};
+      std::size_t count = 0;
+      double x = 0;
+      double y = 0;
+      for (char comma = 0; corners >> x >> comma >> y; ++count)
+        CHECK((y >= 44 && y <= 374 && x >= 70 && x <= 780)); // the frame
+      CHECK(count > 100);
+      CHECK(count <= 1600);
+    }
+  }
+}
+
 TEST_CASE("a curve is read as it was written, and gone on with", "[train]") {
   const Curve curve{{3, 1, 2}, {4, 2, 0.1}, {6, 2, INFINITY}};
   auto parsed = must(parse_csv_curve(to_csv(curve), "net.csv"));
@@ -108,6 +138,11 @@ TEST_CASE("inputs are scaled by a power of two", "[train]") {
   CHECK(input_scale_for(std::vector<float>{17}) == 0.03125);
   CHECK(input_scale_for(std::vector<float>{-0.3F}) == 2);
   CHECK(input_scale_for(std::vector<float>{0}) == 1);
+  // Also the smallest numbers and the largest ones have a scale that a network can use.
+  CHECK(input_scale_for(std::vector<float>{std::numeric_limits<float>::denorm_min()}) == std::exp2(126));
+  CHECK(input_scale_for(std::vector<float>{std::numeric_limits<float>::max()}) == std::exp2(-128));
+  for (const double scale : {std::exp2(126), std::exp2(-128)})
+    CHECK(nn::check(nn::NetworkSpec{{1, 2}, nn::Activation::relu, gpuactors::DType::f32, scale, 1}));
 }
 
 } // namespace train::test

@@ -181,8 +181,41 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("short.csv: it ends at step 2, before the checkpoint's step 8", done.stdout)
 
+    def test_what_is_no_file_is_not_written_to_and_nothing_is_learnt_before_that_is_said(self):
+        os.mkdir(self.path("folder"))
+        os.mkdir(self.path("drawn.svg"))
+        os.symlink("folder", self.path("link"))
+        os.mkfifo(self.path("pipe"))
+        os.symlink("circle", self.path("circle"))
+        os.symlink("none/net", self.path("lost"))
+        for arguments, words in (
+                (("--checkpoint", "folder", "--curve", "c.csv"), "the checkpoint would replace folder, which is there"),
+                (("--checkpoint", "link", "--curve", "c.csv"), "the checkpoint would replace link, which is there"),
+                (("--checkpoint", "circle"), "circle cannot be written: Too many levels of symbolic links"),
+                (("--checkpoint", "lost"), "lost cannot be written: there is no folder"),
+                (("--curve", "pipe"), "the loss curve would replace pipe, which is there and is no file"),
+                (("--curve", "drawn.csv", "--plot"), "the picture of the loss curve would replace drawn.svg")):
+            self.assertIn(words, self.refusal("--data", "data.csv.gz", "--splits", "1", "--epochs", "1", *arguments,
+                                              code=1))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["circle", "data.csv.gz", "drawn.svg", "folder", "link", "lost", "pipe"])
+
+    def test_a_checkpoint_and_a_curve_that_are_links_stay_links(self):
+        os.mkdir(self.path("disk"))
+        os.symlink("disk/net", self.path("net"))
+        os.symlink("disk/net.csv", self.path("net.csv"))
+        self.train("--splits", "1", "--epochs", "1", "--checkpoint", "net")
+        self.train("--splits", "1", "--epochs", "2", "--checkpoint", "net", "--resume")
+        for name in ("net", "net.csv"):
+            self.assertTrue(os.path.islink(self.path(name)))
+            self.assertFalse(os.path.islink(self.path("disk/" + name)))
+        self.assertEqual(len(self.read("disk/net.csv").decode().splitlines()), 1 + 2 * 4)
+        # What a link leads to is one file with it, also before that is there.
+        os.symlink("new.csv", self.path("new"))
+        self.assertIn("the checkpoint and the loss curve would be one file",
+                      self.refusal("--data", "data.csv.gz", "--epochs", "1", "--checkpoint", "new", code=1))
+
     def test_the_curve_of_a_training_that_fails_is_written(self):
-        os.mkdir(self.path("net"))  # where the checkpoint cannot go
+        os.mkdir(self.path("net.part"))  # where the checkpoint is written first
         for more in ((), ("--workers", "2", "--gpus", "0.25", "--batch", "32")):
             done = train(self.folder, "--data", "data.csv.gz", "--splits", "1", "--epochs", "9", "--checkpoint", "net",
                          "--checkpoint-epochs", "5", *more)
@@ -223,6 +256,8 @@ class ProgramTest(unittest.TestCase):
             output, _ = process.communicate(timeout=30)
         self.assertEqual(process.returncode, 130)
         step = int(re.search(r"stopped after step (\d+); --resume goes on from there", output)[1])
+        self.assertEqual(self.read("net.csv").decode().count("\n"), 1 + step)
+        self.assertTrue(self.read("net.csv").decode().splitlines()[-1].startswith(f"{step},"))
         epochs = step // 240 + 1
         done = self.train("--batch", "1", "--epochs", str(epochs), "--checkpoint", "net", "--resume", "--splits", "1")
         self.assertIn(f"{epochs * 240 - step} steps", done.stdout)
@@ -301,7 +336,12 @@ class ProgramTest(unittest.TestCase):
                 ((*data, "--on-loss", "cry"), "--on-loss", 2),
                 ((*data, "--fast"), "--fast", 2),
                 ((*data, "--gpus", "0"), "a trainer needs a device", 1),
-                ((*data, "--gpus", "64"), "no node has 64 devices", 1)):
+                ((*data, "--gpus", "1.5"), "--gpus is 1 at most", 2),
+                ((*data, "--gpus", "2"), "--workers N has N of them train one network together", 2),
+                ((*data, "--gpus", "0.25", "--workers", "2", "--splits", "5"), "--workers above 1 has one split", 2),
+                ((*data, "--sweep", "rate=0.1,0.2", "--splits", "2"), "a sweep has one split: leave --splits out", 2),
+                *(((*data, "--seed", seed), f"in decimal digits, from 0 to 18446744073709551615, not {seed}", 2)
+                  for seed in ("-1", "010", "0x10", "1e3", "18446744073709551616"))):
             self.assertIn(words, self.refusal(*arguments, code=code))
 
     def test_the_help_teaches(self):

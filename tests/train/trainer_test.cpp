@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace train::test {
 
@@ -20,6 +21,9 @@ using gpuactors::test::eventually;
 using gpuactors::test::TemporaryFolder;
 
 namespace {
+
+/// Epochs that no test gets to the end of.
+constexpr std::uint64_t for_ever = 1'000'000'000;
 
 Path path_of(const std::filesystem::path& path) {
   Path message;
@@ -58,9 +62,9 @@ TEST_CASE("a trainer says how far it is while it trains", "[train]") {
   const auto lesson = make_lesson(cluster, make_table(500, 12, 4, 1));
   auto trainer = must(cluster.spawn("trainer", lesson.plan, half()));
   CHECK(must(trainer.call<Status>("status").get()).steps() == 0);
-  RunRequest for_ever;
-  for_ever.set_epochs(1'000'000'000);
-  auto events = trainer.stream<Progress>("run", for_ever);
+  RunRequest request;
+  request.set_epochs(for_ever);
+  auto events = trainer.stream<Progress>("run", request);
   const auto progress = must(events.next());
   REQUIRE(progress.has_value());
   const auto status = must(trainer.call<Status>("status").get());
@@ -115,6 +119,7 @@ TEST_CASE("what was stopped goes on bit for bit", "[train]") {
     const auto first = train(lesson.plan, 40, "part", 1);
     CHECK(first.stopped);
     CHECK(first.status.steps() < whole.losses.size());
+    CHECK(first.losses.size() == first.status.steps());
     lesson.plan.set_resume(true);
     const auto second = train(lesson.plan, 40, "part", 0);
     CHECK(second.first_step == first.status.steps());
@@ -124,16 +129,48 @@ TEST_CASE("what was stopped goes on bit for bit", "[train]") {
   }
 }
 
+TEST_CASE("a training that is stopped, or whose trainer is moved, knows the loss of each step that it keeps",
+          "[train]") {
+  auto cluster = embed();
+  const TemporaryFolder folder;
+  auto lesson = make_lesson(cluster, make_table(500, 12, 4, 1));
+  lesson.plan.set_checkpoint((folder / "net").string());
+  lesson.plan.set_checkpoint_epochs(for_ever); // a stop alone has it write
+  for (const bool moved : {false, true}) {
+    auto options = half();
+    options.max_restarts = 1;
+    auto trainer = must(cluster.spawn("trainer", lesson.plan, options));
+    bool told = false;
+    bool back = false;
+    Watcher watcher;
+    watcher.progress = [&](const Progress&, const Outcome&) {
+      if (!std::exchange(told, true) && moved)
+        must(cluster.kill(trainer, {.restart = true})); // as a node does that is emptied
+    };
+    watcher.notice = [&](std::string_view text) {
+      back = back || text.find("is back on node") != std::string_view::npos;
+    };
+    watcher.stop = [&] { return moved ? back : told; };
+    const auto outcome = must(follow(trainer, for_ever, watcher));
+    CHECK(outcome.stopped);
+    CHECK(outcome.status.restarts() == (moved ? 1 : 0));
+    CHECK(outcome.losses.size() == outcome.status.steps());
+    CHECK(outcome.epochs.size() == outcome.status.steps());
+    CHECK(std::none_of(outcome.losses.begin(), outcome.losses.end(), [](double loss) { return std::isnan(loss); }));
+    must(cluster.kill(trainer));
+  }
+}
+
 TEST_CASE("a trainer that is ended while it learns writes how far it is", "[train]") {
   auto cluster = embed();
   const TemporaryFolder folder;
   auto lesson = make_lesson(cluster, make_table(500, 12, 4, 1));
   lesson.plan.set_checkpoint((folder / "net").string());
-  lesson.plan.set_checkpoint_epochs(1'000'000'000);
+  lesson.plan.set_checkpoint_epochs(for_ever);
   auto trainer = must(cluster.spawn("trainer", lesson.plan, half()));
-  RunRequest for_ever;
-  for_ever.set_epochs(2'000'000'000);
-  auto events = trainer.stream<Progress>("run", for_ever);
+  RunRequest request;
+  request.set_epochs(2 * for_ever);
+  auto events = trainer.stream<Progress>("run", request);
   std::uint64_t told = 0;
   for (int i = 0; i < 3; ++i)
     told = must(events.next()).value().steps();
@@ -230,6 +267,13 @@ TEST_CASE("a plan that does not fit is refused before anything is learnt", "[tra
   plan.set_checkpoint((folder / "none").string());
   CHECK(says(refusal(plan), "No such file"));
   CHECK(says(refusal(lesson.plan, {}), "a trainer needs a device"));
+  gpuactors::EmbedOptions two;
+  two.devices = "host:2x64MiB";
+  auto larger = must(gpuactors::Cluster::embed(std::move(two)));
+  const auto there = make_lesson(larger, make_table(50, 6, 3, 1));
+  gpuactors::Options both;
+  both.gpus = 2;
+  CHECK(says(larger.spawn("trainer", there.plan, both), "a trainer uses one device, or a share of one, not 2"));
   // Of other data.
   auto other = make_lesson(cluster, make_table(60, 6, 3, 1));
   auto trainer = must(cluster.spawn("trainer", other.plan, half()));

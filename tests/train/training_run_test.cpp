@@ -2,11 +2,15 @@
 #include "lessons.hpp"
 
 #include <gpuactors/device/discovery.hpp>
+#include <gpuactors/device/faulty.hpp>
 
 #include <apps/train/training_run.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
 
 namespace train::test {
 
@@ -114,6 +118,54 @@ TEST_CASE("a checkpoint of the middle of an epoch needs batches of the same size
              "it is of the middle of an epoch with batches of 7 rows, not 8"));
   must(other.training->load(folder / "end"));
   CHECK(other.training->epochs() == 1);
+}
+
+TEST_CASE("a checkpoint of other data is refused, though there are as many rows", "[train]") {
+  const TemporaryFolder folder;
+  const auto spec = small_training();
+  Study study{spec};
+  study.learn(12);
+  must(study.training->save(folder / "net"));
+  // Two rows of one label in each other's place: the split is the same.
+  auto moved = study.table;
+  std::swap_ranges(moved.features.begin(), moved.features.begin() + 6, moved.features.begin() + 18);
+  CHECK(moved.labels[0] == moved.labels[3]);
+  auto relabelled = study.table;
+  std::swap(relabelled.labels[0], relabelled.labels[1]);
+  for (const auto& table : {moved, relabelled}) {
+    auto other = must(TrainingRun::make(study.context->stream(), spec, table.features, table.labels));
+    const auto loaded = other.load(folder / "net");
+    REQUIRE_FALSE(loaded);
+    CHECK(loaded.error().code() == Errc::invalid_argument);
+    CHECK(says(loaded.error(), "it was learnt from other data, or from the same rows in another order"));
+    CHECK(other.steps() == 0);
+  }
+  must(study.training->load(folder / "net"));
+  // As earlier releases wrote it.
+  const auto file = must(nn::read_safetensors(folder / "net"));
+  auto metadata = file.metadata;
+  CHECK(metadata.erase("training.data_crc32") == 1);
+  must(nn::write_safetensors(folder / "old", metadata, file.arrays));
+  must(study.training->load(folder / "old"));
+}
+
+TEST_CASE("a step that fails gives the rows back only when no copy reads them any more", "[train]") {
+  namespace faulty = gpuactors::faulty;
+  const auto plan = std::make_shared<faulty::Plan>();
+  const auto devices = must(gpuactors::make_devices(must(gpuactors::parse_device_specs("host:1x64MiB")),
+                                                    gpuactors::discovery_options("test")));
+  const auto context = must(gpuactors::Context::open(std::make_shared<faulty::FaultyDevice>(devices.at(0), plan), {}));
+  const auto table = make_table(100, 6, 3, 1);
+  auto training = must(TrainingRun::make(context->stream(), small_training(), table.features, table.labels));
+  const auto rows = std::span{table.features}.first(5 * 6);
+  const auto labels = std::span{table.labels}.first(5);
+  plan->reset();
+  plan->fail_at(faulty::Call::copy, 2, gpuactors::Error{Errc::copy_failed, "on purpose"});
+  const auto loss = training.step_on(rows, labels);
+  REQUIRE_FALSE(loss);
+  CHECK(loss.error().code() == Errc::copy_failed);
+  CHECK(plan->calls(faulty::Call::synchronize) == 1);
+  must(training.step_on(rows, labels));
 }
 
 TEST_CASE("a run without rows for the test has nothing to say of its quality", "[train]") {

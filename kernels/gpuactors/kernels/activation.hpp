@@ -16,12 +16,20 @@ struct Relu {
   }
 };
 
-/// Computes the gradient of relu: dx[i] = 0 where the output y[i] of relu is 0, else dy[i]. Where y[i] is NaN, the
-/// gradient passes: dx[i] = dy[i].
+/// Computes the gradient of relu for one element: 0 where the output y of relu is 0, else dy. Where y is NaN, the
+/// gradient passes.
+template <class T>
+struct ReluDerivative {
+  GPUACTORS_FUNCTION static T of(T y, T dy) {
+    return y <= T{0} ? T{0} : dy;
+  }
+};
+
+/// Computes the gradient of relu: dx[i] = `ReluDerivative<T>::of`(y[i], dy[i]), where y is the output of relu.
 template <class T>
 struct ReluBackward {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* y, const T* dy, T* dx) const {
-    dx[i] = y[i] <= T{0} ? T{0} : dy[i];
+    dx[i] = ReluDerivative<T>::of(y[i], dy[i]);
   }
 };
 
@@ -33,11 +41,19 @@ struct Tanh {
   }
 };
 
-/// Computes the gradient of tanh: dx[i] = dy[i] (1 - y[i]^2), where y is the output of tanh.
+/// Computes the gradient of tanh for one element: dy (1 - y^2), where y is the output of tanh.
+template <class T>
+struct TanhDerivative {
+  GPUACTORS_FUNCTION static T of(T y, T dy) {
+    return dy * (T{1} - y * y);
+  }
+};
+
+/// Computes the gradient of tanh: dx[i] = `TanhDerivative<T>::of`(y[i], dy[i]), where y is the output of tanh.
 template <class T>
 struct TanhBackward {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, const T* y, const T* dy, T* dx) const {
-    dx[i] = dy[i] * (T{1} - y[i] * y[i]);
+    dx[i] = TanhDerivative<T>::of(y[i], dy[i]);
   }
 };
 

@@ -7,7 +7,7 @@
 // type `T`, f32 or f64. The arrays of one launch must not overlap.
 #pragma once
 
-#include <gpuactors/kernels/typed.hpp>
+#include <gpuactors/kernels/activation.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -127,23 +127,6 @@ struct BiasBackward {
         sum[c] += gradient;
       }
     }
-  }
-};
-
-/// Computes the gradient of relu for one element: 0 where the output y of relu is 0, else dy. Where y is NaN, the
-/// gradient passes.
-template <class T>
-struct ReluDerivative {
-  GPUACTORS_FUNCTION static T of(T y, T dy) {
-    return y <= T{0} ? T{0} : dy;
-  }
-};
-
-/// Computes the gradient of tanh for one element: dy (1 - y^2), where y is the output of tanh.
-template <class T>
-struct TanhDerivative {
-  GPUACTORS_FUNCTION static T of(T y, T dy) {
-    return dy * (T{1} - y * y);
   }
 };
 

@@ -15,7 +15,7 @@ namespace gpuactors::kernels {
 
 /// Computes softmax and cross-entropy: losses[row] = -log softmax(y + bias)[label]; y = (softmax - one-hot label) *
 /// scale. For the mean, the scale is 1 / rows of the batch. labels has one int32 per row of the data set; a label
-/// outside 0..columns-1 gives a loss of NaN, and the gradient of that row is softmax * scale. columns is at least 1.
+/// outside 0..columns-1 gives a loss of NaN, and a gradient of NaN in all columns of that row. columns is at least 1.
 template <class T>
 struct SoftmaxCrossEntropy {
   GPUACTORS_FUNCTION void operator()(std::uint64_t row, std::uint64_t columns, T scale, const std::int32_t* order,
@@ -34,7 +34,7 @@ struct SoftmaxCrossEntropy {
       out[c] = std::exp(out[c] - most);
       sum += out[c];
     }
-    const T factor = scale / sum;
+    const T factor = known ? scale / sum : T(NAN);
     for (std::uint64_t c = 0; c < columns; ++c)
       out[c] *= factor;
     if (known)

@@ -51,7 +51,8 @@ struct AdamParameters {
     weight -= rate * (first / correction1) / (std::sqrt(second / correction2) + epsilon);
   }
 
-  /// Returns these parameters with the corrections of step `t` (at least 1).
+  /// Returns these parameters with the corrections of step `t` (at least 1). They follow from the betas as `T` rounds
+  /// them, by which the moments decay: of gradients that are all alike, the corrected mean is the gradient.
   [[nodiscard]] AdamParameters at_step(std::uint64_t t) const {
     auto parameters = *this;
     parameters.correction1 = T(1 - std::pow(static_cast<double>(beta1), static_cast<double>(t)));

@@ -5,12 +5,12 @@
 #include <device/fake_cuda/driver.hpp>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -52,6 +52,12 @@ struct Comm {
   bool aborted = false;
   /// Calls that are still to be told that it is in progress.
   int busy = 0;
+  /// What a call has left it with: nothing works any more.
+  int broken = success;
+
+  [[nodiscard]] bool is_busy() const {
+    return busy > 0 || group->joined < group->members;
+  }
 };
 
 /// One sum of one member, on its stream.
@@ -171,9 +177,10 @@ int ncclCommInitRankConfig(void** comm, int members, UniqueId id, int rank, Conf
   group.members = members;
   ++group.joined;
   auto made = std::make_shared<Comm>(Comm{&group, rank});
+  made->busy = w.slowness;
   *comm = made.get();
   w.comms[made.get()] = made;
-  return group.joined == members ? success : in_progress;
+  return made->is_busy() ? in_progress : success;
 }
 
 int ncclCommGetAsyncError(void* comm, int* state) {
@@ -182,10 +189,14 @@ int ncclCommGetAsyncError(void* comm, int* state) {
   const auto found = w.comms.find(static_cast<Comm*>(comm));
   if (found == w.comms.end())
     return invalid_argument;
+  auto& own = *found->second;
   const auto failing = w.failing.find("ncclCommGetAsyncError");
-  const auto& group = *found->second->group;
-  const bool busy = group.joined < group.members || (found->second->busy > 0 && found->second->busy-- > 0);
-  *state = failing != w.failing.end() ? failing->second : busy ? in_progress : success;
+  *state = failing != w.failing.end() ? failing->second
+           : own.broken != success    ? own.broken
+           : own.is_busy()            ? in_progress
+                                      : success;
+  if (own.group->joined == own.group->members)
+    own.busy = std::max(own.busy - 1, 0);
   return success;
 }
 
@@ -199,10 +210,11 @@ int ncclAllReduce(const void* source, void* target, std::size_t count, int type,
   auto& own = *found->second;
   if (const auto code = enter("ncclAllReduce", own.rank); code != success)
     return code;
-  if (own.group->joined < own.group->members) {
-    std::cerr << "fake NCCL: a sum was begun before its communicator was ready" << std::endl;
-    std::abort();
-  }
+  // As the real one does: whoever has not asked until it was ready has lost the communicator.
+  if (own.broken == success && own.is_busy())
+    own.broken = invalid_argument;
+  if (own.broken != success)
+    return own.broken;
   own.busy = w.slowness;
   const auto begun = own.busy > 0 ? in_progress : success;
   auto* job = new Job{found->second, own.rounds++, source, target, count, type};

@@ -8,7 +8,7 @@ const char* fake_nccl_take_calls();
 /// Has later calls of a function fail with this code; 0: no more. With "ncclCommGetAsyncError" it is the state of all
 /// communicators.
 void fake_nccl_fail(const char* function, int code);
-/// Each later sum is said to be in progress by so many calls of ncclCommGetAsyncError for its communicator.
+/// Each later communicator, and each later sum, is said to be in progress by so many calls of ncclCommGetAsyncError.
 void fake_nccl_begin_slowly(int calls);
 /// Communicators that exist.
 int fake_nccl_live();

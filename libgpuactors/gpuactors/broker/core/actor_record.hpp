@@ -2,9 +2,9 @@
 #pragma once
 
 #include <gpuactors/base/caller.hpp>
+#include <gpuactors/broker/core/actor_waiters.hpp>
 #include <gpuactors/broker/core/lives.hpp>
 #include <gpuactors/broker/core/rooms.hpp>
-#include <gpuactors/broker/core/seekers.hpp>
 #include <gpuactors/ledger/ledger.hpp>
 
 #include <cstdint>
@@ -18,12 +18,12 @@ namespace gpuactors {
 /// submitted again after a pause.
 enum class ActorState : std::uint8_t { returning, pausing, waiting, starting, alive, stopping };
 
-/// A request for an actor whose name is still taken.
-struct Heir {
+/// A request for an actor whose name is still taken, by one that is ending.
+struct NameWaiter {
   v1::SpawnActor message;
   Caller caller;
   Payload config;
-  Seekers::Answer answer;
+  ActorWaiters::Answer answer;
   /// When its time to wait is over.
   TimePoint until = never;
 };
@@ -75,12 +75,13 @@ struct ActorRecord {
   /// The last report about the current life.
   v1::HolderUsage::Entry usage;
   /// Callers who wait until the actor is alive.
-  Seekers seekers;
+  ActorWaiters until_alive;
   /// Callers who wait until it has ended for good.
-  Seekers mourners;
+  ActorWaiters until_ended;
   /// Requests for a new actor of its name, made while it is ending.
-  std::vector<Heir> heirs;
-  std::vector<BrokerAnswer<void>> killers;
+  std::vector<NameWaiter> until_name_free;
+  /// Callers who have ended this life of it, and wait until that is done.
+  std::vector<BrokerAnswer<void>> until_killed;
   /// Its owner's.
   Rooms::Place place;
 };

@@ -92,7 +92,7 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
     if (record.state == ActorState::stopping && record.no_restart && !record.stuck) {
       give_up_heir(key); // one that is repeated, because its answer was lost
       const auto until = until_after(message.request().queue_timeout_ms());
-      record.heirs.push_back({message, caller, config, std::move(answer), until});
+      record.until_name_free.push_back({message, caller, config, std::move(answer), until});
       return remind({until, record.id});
     }
     if (!message.get_if_exists() || record.spec.type() != message.spec().type())
@@ -121,7 +121,7 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
   if (record.request.name().empty())
     record.request.set_name(name.second.empty() ? fmt::format("{}-{}", record.spec.type(), record.id.value())
                                                 : name.second);
-  record.seekers.add(std::move(answer), message.client(), never, world_.now());
+  record.until_alive.add(std::move(answer), message.client(), never, world_.now());
   offspring_.add(spawner_of(record.spec.spawner()), record.id);
   auto& kept = actors_.add(std::move(record));
   keep(kept);
@@ -129,24 +129,26 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
 }
 
 void BrokerCore::give_up_late_heirs(ActorRecord& record) {
-  const auto late = std::stable_partition(record.heirs.begin(), record.heirs.end(),
-                                          [now = world_.now()](const Heir& heir) { return heir.until > now; });
-  for (auto heir = late; heir != record.heirs.end(); ++heir)
-    heir->answer.deliver(fail(Errc::no_capacity, fmt::format("the actor named \"{}\" is ending, and had not ended when "
-                                                             "the time to wait was over",
-                                                             record.spec.name())));
-  record.heirs.erase(late, record.heirs.end());
+  const auto late = std::stable_partition(record.until_name_free.begin(), record.until_name_free.end(),
+                                          [now = world_.now()](const NameWaiter& spawn) { return spawn.until > now; });
+  for (auto spawn = late; spawn != record.until_name_free.end(); ++spawn)
+    spawn->answer.deliver(
+        fail(Errc::no_capacity, fmt::format("the actor named \"{}\" is ending, and had not ended when "
+                                            "the time to wait was over",
+                                            record.spec.name())));
+  record.until_name_free.erase(late, record.until_name_free.end());
 }
 
 bool BrokerCore::give_up_heir(const ClientRequest& key) {
   for (auto& [id, record] : actors_) {
-    const auto heir = std::find_if(record.heirs.begin(), record.heirs.end(), [&](const Heir& waiting) {
-      return ClientRequest{waiting.message.client(), waiting.message.client_request()} == key;
-    });
-    if (heir == record.heirs.end())
+    const auto spawn =
+        std::find_if(record.until_name_free.begin(), record.until_name_free.end(), [&](const NameWaiter& waiting) {
+          return ClientRequest{waiting.message.client(), waiting.message.client_request()} == key;
+        });
+    if (spawn == record.until_name_free.end())
       continue;
-    heir->answer.deliver(fail(Errc::cancelled, "the request was withdrawn"));
-    record.heirs.erase(heir);
+    spawn->answer.deliver(fail(Errc::cancelled, "the request was withdrawn"));
+    record.until_name_free.erase(spawn);
     return true;
   }
   return false;
@@ -156,7 +158,7 @@ void BrokerCore::answer_with(ActorRecord& record, FindAnswer answer, ClientId cl
   if (record.state == ActorState::alive)
     answer.deliver(FoundActor{info_of(record), record.handle, record.control});
   else
-    record.seekers.add(std::move(answer), client, until, world_.now());
+    record.until_alive.add(std::move(answer), client, until, world_.now());
 }
 
 void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
@@ -169,7 +171,8 @@ void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
     if (message.has_handle() && is_of_elsewhere(message.handle(), record->spec.origin()))
       return answer.deliver(fail(of_elsewhere(message.handle())));
     if (message.until_ended())
-      return record->mourners.add(std::move(answer), message.client(), until_after(message.limit_ms()), world_.now());
+      return record->until_ended.add(std::move(answer), message.client(), until_after(message.limit_ms()),
+                                     world_.now());
     // A call that looks its actor up again has no new user.
     // A client may guess a number, but not its origin.
     const bool knows =
@@ -298,7 +301,7 @@ void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAn
     }
     return;
   }
-  record->killers.push_back(std::move(answer));
+  record->until_killed.push_back(std::move(answer));
   record->no_restart = record->no_restart || message.no_restart();
   kill(*record, message.grace_ms(), caller.name.empty() ? "it was killed" : "it was killed by " + caller.name);
 }
@@ -331,14 +334,15 @@ void BrokerCore::stuck(const v1::LeaseStuck& message) {
   // It may never end; what it has besides the lost device stays taken.
   if (actor->lost)
     return leave_lost(LeaseId{message.lease()});
-  for (auto& killer : actor->killers)
-    killer.deliver(fail(Errc::deadline_exceeded, message.text()));
-  actor->killers.clear();
+  for (auto& waiting : actor->until_killed)
+    waiting.deliver(fail(Errc::deadline_exceeded, message.text()));
+  actor->until_killed.clear();
   actor->stuck = actor->state == ActorState::stopping;
-  for (auto& heir : std::exchange(actor->heirs, {}))
-    heir.answer.deliver(fail(Errc::already_exists, fmt::format("there is an actor named \"{}\" already, which does not "
-                                                               "end: {}",
-                                                               actor->spec.name(), message.text())));
+  for (auto& spawn : std::exchange(actor->until_name_free, {}))
+    spawn.answer.deliver(
+        fail(Errc::already_exists, fmt::format("there is an actor named \"{}\" already, which does not "
+                                               "end: {}",
+                                               actor->spec.name(), message.text())));
 }
 
 // -- lives ----------------------------------------------------------------------------------------
@@ -404,7 +408,7 @@ void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& messa
   actor.handle = std::move(holder);
   actor.control = std::move(control);
   *log_.add(EventKind::spawned, actor.request.name()).mutable_lease() = *actor.lease;
-  actor.seekers.answer([&] { return FoundActor{info_of(actor), actor.handle, actor.control}; });
+  actor.until_alive.answer([&] { return FoundActor{info_of(actor), actor.handle, actor.control}; });
 }
 
 void BrokerCore::actor_down(ActorRecord& record, const Error& said, LifeEnd why) {
@@ -437,9 +441,9 @@ void BrokerCore::actor_down(ActorRecord& record, const Error& said, LifeEnd why)
     return;
   }
   keep(record);
-  for (auto& killer : record.killers)
-    killer.deliver({});
-  record.killers.clear();
+  for (auto& waiting : record.until_killed)
+    waiting.deliver({});
+  record.until_killed.clear();
   if (const auto next = actors_.take_next(record)) {
     record.waiting_for = next->request;
     start_actor(*next, record);
@@ -469,7 +473,7 @@ void BrokerCore::actor_due(ActorRecord& record) {
                     fmt::format("the actor's constructor was not done {} ms after a node was first told to start it; "
                                 "what there is of it is asked to stop",
                                 record.spec.spawn_timeout_ms())};
-  record.seekers.answer([&] { return fail(error); });
+  record.until_alive.answer([&] { return fail(error); });
   record.no_restart = true;
   if (record.state != ActorState::stopping)
     kill(record, stop_grace_ms, error.message());
@@ -495,12 +499,12 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
     keeper_.bury(id);
   if (record.spec.detached() || !record.spec.name().empty())
     keeper_.erase(StateSection::actors, id.value());
-  record.seekers.answer([&] { return fail(error); });
-  record.mourners.answer([&] { return as_ended(ended.actor(), error.code(), ended.reason()); });
-  for (auto& killer : record.killers)
-    killer.deliver({});
-  for (auto& heir : record.heirs)
-    spawn_actor(heir.message, heir.caller, heir.config, std::move(heir.answer));
+  record.until_alive.answer([&] { return fail(error); });
+  record.until_ended.answer([&] { return as_ended(ended.actor(), error.code(), ended.reason()); });
+  for (auto& waiting : record.until_killed)
+    waiting.deliver({});
+  for (auto& spawn : record.until_name_free)
+    spawn_actor(spawn.message, spawn.caller, spawn.config, std::move(spawn.answer));
 }
 
 ActorRecord* BrokerCore::find_record(const FullName& name, std::uint64_t id) {

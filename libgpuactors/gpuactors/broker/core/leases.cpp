@@ -108,7 +108,7 @@ void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
   }
   if (actor != nullptr) {
     actor->no_restart = true;
-    actor->killers.push_back(std::move(answer));
+    actor->until_killed.push_back(std::move(answer));
     if (actor->state != ActorState::stopping)
       kill(*actor, stop_grace_ms, "the request for it was withdrawn");
   } else if (const auto group = submitted_groups_.find(key); group != submitted_groups_.end()) {

@@ -43,10 +43,10 @@ void BrokerCore::end(const Offspring::Members& members, const std::string& who) 
 void BrokerCore::task_ended(const Spawner& task) {
   // What it asked for and has not got yet: an actor whose name is still taken.
   for (auto& [id, record] : actors_)
-    std::erase_if(record.heirs, [&task](Heir& heir) {
-      const bool gone = spawner_of(heir.message.spec().spawner()) == task;
+    std::erase_if(record.until_name_free, [&task](NameWaiter& spawn) {
+      const bool gone = spawner_of(spawn.message.spec().spawner()) == task;
       if (gone)
-        heir.answer.deliver(fail(Errc::cancelled, "the task that asked for it has ended"));
+        spawn.answer.deliver(fail(Errc::cancelled, "the task that asked for it has ended"));
       return gone;
     });
   end(offspring_.of(task), "the task");

@@ -323,16 +323,16 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   const auto& order = held.actor();
   const ActorId id{order.actor()};
   const ClientRequest key{order.client(), order.client_request()};
-  Seekers seekers;
+  ActorWaiters waiters;
   // If the client asked for the actor again before its node was back, the new one is dropped.
   if (auto* twin = actors_.spawned_for(key);
       twin != nullptr && twin->id != id && (twin->state == ActorState::waiting || twin->state == ActorState::pausing)) {
-    seekers = std::exchange(twin->seekers, {});
+    waiters = std::exchange(twin->until_alive, {});
     kill(*twin, 0, "its client had asked for it before, and a node has brought that actor back");
   }
   auto* const known = actors_.find(id);
   auto& record = known != nullptr ? *known : load_actor(held);
-  record.seekers.take(std::move(seekers));
+  record.until_alive.take(std::move(waiters));
   // The node does not know about moves that were under way.
   const auto forgiven = std::max(record.lives.forgiven(), order.forgiven());
   record.lives = Lives{order.restarts(), forgiven, order.restarts() > 0 || held.has_started()};
@@ -433,7 +433,7 @@ Result<void> BrokerCore::hello(const v1::Hello& message, const Caller& caller, c
     peers_.erase(record.peer);
     early_.forget_waits_of(message.client());
     for (auto& [id, actor] : actors_)
-      actor.mourners.forget_client(message.client());
+      actor.until_ended.forget_client(message.client());
   }
   record.name = printable(std::string{head_of(message.name(), limits::name_length)});
   if (std::exchange(record.away_until, std::nullopt))
@@ -524,12 +524,12 @@ void BrokerCore::drop_client(ClientId id) {
   early_.drop_client(id);
   std::vector<ActorId> actors;
   for (auto& [actor, record] : actors_) {
-    record.seekers.drop_client(id);
-    record.mourners.drop_client(id);
-    std::erase_if(record.heirs, [id](Heir& heir) {
-      const bool gone = heir.message.client() == id;
+    record.until_alive.drop_client(id);
+    record.until_ended.drop_client(id);
+    std::erase_if(record.until_name_free, [id](NameWaiter& spawn) {
+      const bool gone = spawn.message.client() == id;
       if (gone)
-        heir.answer.deliver(fail(Errc::unavailable, "the client that asked for it is gone"));
+        spawn.answer.deliver(fail(Errc::unavailable, "the client that asked for it is gone"));
       return gone;
     });
     if (record.client == id && !record.spec.detached())

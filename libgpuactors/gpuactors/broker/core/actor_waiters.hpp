@@ -1,4 +1,4 @@
-// Seekers: those who wait until an actor is alive, or has ended. Internal to the layer.
+// ActorWaiters: those who wait until an actor is alive, or has ended. Internal to the layer.
 #pragma once
 
 #include <gpuactors/broker/core/world.hpp>
@@ -15,7 +15,7 @@ namespace gpuactors {
 
 /// Callers who ask for one actor, each for as long as it said. Those who wait no longer are forgotten when there are
 /// twice as many as at the last look: an actor may wait for its place for days, while its clients ask every second.
-class Seekers {
+class ActorWaiters {
 public:
   using Answer = BrokerAnswer<FoundActor>;
 
@@ -30,7 +30,7 @@ public:
   }
 
   /// Those of another actor seek this one, too.
-  void take(Seekers others) {
+  void take(ActorWaiters others) {
     std::move(others.entries_.begin(), others.entries_.end(), std::back_inserter(entries_));
   }
 
