@@ -147,7 +147,7 @@ TEST_CASE("requests draw from their bundle, get its device ids, and nothing else
   CHECK(place(f.submit(in_bundle(0, gpus(0.7)))) == "n0:1");
   CHECK(f.events.front().lease->group == GroupId{1});
   const auto waiting = f.submit(in_bundle(0, gpus(0.5)));
-  CHECK(waiting.reason == "bundle 0 has 0.5 of a device free: the most on one device is 0.3, on node n0");
+  CHECK(waiting.reason == "bundle 0 does not have 0.5 of a device free: the most on one device is 0.3, on node n0");
   CHECK(place(f.submit(in_bundle(1, gpus(0.5)))) == "n0:2");
   CHECK(f.submit(in_bundle(1, gpus(1))).kind == Kind::infeasible);
   CHECK(place(f.submit(in_bundle(-1, gpus(0.3)))) == "n0:1");

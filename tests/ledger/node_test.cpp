@@ -174,7 +174,7 @@ TEST_CASE("nothing is granted on a suspended node, and nothing is refused becaus
   auto in_group = gpus(0.5);
   in_group.group = kept.group;
   const auto first = f.submit(in_group);
-  CHECK(place(first) == "pending: bundle 0 has room and can be reached: node n0 is away");
+  CHECK(place(first) == "pending: bundle 0 cannot be reached: node n0 is away");
   auto named = gpus(0.5);
   named.node = "n0";
   const auto second = f.submit(named);

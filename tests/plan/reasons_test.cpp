@@ -107,11 +107,11 @@ TEST_CASE("groups say what their bundles lack together") {
 TEST_CASE("what draws from a group says what the bundle has, or that the group waits") {
   const std::string set_aside = R"({"submit_group":{"id":"g","bundles":[{"gpus":0.5},{"gpus":1}]}},)";
   CHECK(reason_of(set_aside + R"({"submit":{"id":"x","gpus":1,"group":"g","bundle":0}})", "infeasible", "x")
-        == "bundle 0 has 1 device: node n0 has 0");
+        == "bundle 0 does not have 1 device: node n0 has 0");
   CHECK(
       reason_of(set_aside + R"({"submit":{"id":"a","gpus":1,"group":"g"}},{"submit":{"id":"x","gpus":1,"group":"g"}})",
                 "pending", "x")
-          .find("bundle 0 has 1 device free: ")
+          .find("bundle 0 does not have 1 device free: ")
       == 0);
   CHECK(reason_of(set_aside + R"({"submit":{"id":"x","gpus":1,"group":"g","bundle":2}})", "rejected", "x")
         == "bundle is 2: the placement group has bundles 0 to 1");

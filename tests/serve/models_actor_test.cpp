@@ -329,6 +329,23 @@ TEST_CASE("replicas run only on nodes that have the labels of their model", "[se
   CHECK(state.leases(1).node() == "two");
 }
 
+TEST_CASE("a node that has just granted something is no longer taken for one that is being emptied", "[serve]") {
+  gpuactors::EmbedOptions embedding;
+  embedding.nodes.emplace_back();
+  embedding.nodes.back().name = "one";
+  embedding.nodes.back().devices = "host:1x64MiB";
+  auto cluster = must(gpuactors::Cluster::embed(std::move(embedding)));
+  NodeWatch watch{cluster};
+  must(cluster.drain("one"));
+  while (watch.draining().empty())
+    std::this_thread::yield();
+  watch.serves("one");
+  CHECK(watch.draining().empty());
+  // It is, again, as soon as the broker says so later.
+  while (watch.draining().empty())
+    std::this_thread::yield();
+}
+
 TEST_CASE("an actor type that there is not, or that lacks a method, is refused with what is needed", "[serve]") {
   check_refused("actor=test/addre", Errc::not_found,
                 "there is no actor type \"test/addre\"; did you mean \"test/adder\"?");

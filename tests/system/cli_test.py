@@ -361,7 +361,7 @@ refuses("an unknown option of certs issue is answered with the nearest", certs("
         r'gpuactors certs issue: there is no option --hots; did you mean "--host')
 refuses("certs issue needs a name", certs("issue"), r"gpuactors certs issue: .*name.*; see gpuactors certs issue --help")
 refuses("certs show of a folder without any says how to make them", certs("show", *CERTS),
-        r"gpuactors certs show: \S+/certs has no certificates: make them with gpuactors certs init --certs \S+/certs")
+        r"gpuactors certs show: \S+/certs has no certificates: name the folder that has them .*gpuactors certs init --certs \S+/certs")
 refuses("certs issue without an authority says how to make one", certs("issue", "a", *CERTS),
         r"gpuactors certs issue: \S+/certs/ca\.key is missing: .*gpuactors certs init --certs \S+/certs$")
 for days in ("0", "36501", "many"):

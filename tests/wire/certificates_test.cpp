@@ -178,7 +178,7 @@ TEST_CASE_METHOD(CertificateFixture, "only the authority's own folder can issue"
 
 TEST_CASE_METHOD(CertificateFixture, "a missing file is named with what to do", "[certificates]") {
   CHECK(lacks(why_not(certs().check(), Errc::not_found),
-              {"certs has no certificates: make them with gpuactors certs init --certs"})
+              {"certs has no certificates: name the folder that has them (--certs)", "gpuactors certs init --certs"})
         == "");
   good(certs().init(10));
   good(certs().issue({"a", {}, {}}, folder / "a"));

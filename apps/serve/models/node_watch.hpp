@@ -19,6 +19,10 @@ public:
   /// that is too long ago. While it does not answer, what it said last.
   std::set<std::string> draining();
 
+  /// Notes that the broker has just granted something there: the node is not drained any more, whatever was said
+  /// before.
+  void serves(const std::string& node);
+
 private:
   struct Known;
 

@@ -290,15 +290,17 @@ void ReplicaSet::take_starts() {
     if (!ready) {
       scaling_.start_failed(Clock::now());
       dispatcher_->note_failed_start();
-      const auto why = to_string(ready.error());
-      if (start->needed && !bell_->stopped() && why != last_failure_)
-        note(fmt::format("a replica that is {} could not be started, and is tried again: {}",
-                         start->replaces == 0 ? "missing" : "to take the place of another one", why));
-      last_failure_ = why;
+      if (start->needed && !bell_->stopped())
+        note_failure(fmt::format("a replica that is {} could not be started, and is tried again: {}",
+                                 start->replaces == 0 ? "missing" : "to take the place of another one",
+                                 to_string(ready.error())));
       continue;
     }
     scaling_.start_succeeded();
     last_failure_.clear();
+    // What was said of the node before it granted this would have the replica leave at once.
+    if (options_.nodes != nullptr)
+      options_.nodes->serves(ready->started.actor.lease().node);
     const auto left = leaving_.find(start->replaces);
     const bool takes_place = left != leaving_.end() && !left->second.retired;
     // There may be fewer now than when it was begun, for the next version.
@@ -312,6 +314,16 @@ void ReplicaSet::take_starts() {
       dispatcher_->retire(left->first);
     }
   }
+}
+
+void ReplicaSet::note_failure(std::string what) {
+  constexpr std::chrono::minutes repeated_after{1};
+  const auto now = Clock::now();
+  if (what == last_failure_ && now < next_failure_note_)
+    return;
+  next_failure_note_ = now + repeated_after;
+  last_failure_ = std::move(what);
+  note(last_failure_);
 }
 
 void ReplicaSet::look_at_nodes() {

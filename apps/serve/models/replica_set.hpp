@@ -164,6 +164,8 @@ private:
   /// Ends a replica that is lost, which may take a while, on a thread beside the keeper.
   void end_beside(std::uint64_t id);
   void note(const std::string& what) const;
+  /// Says why a start has failed, unless that was the last thing said within a minute.
+  void note_failure(std::string what);
 
   const std::unique_ptr<ReplicaStarter> starter_;
   const std::shared_ptr<BatchCalls> calls_;
@@ -183,6 +185,7 @@ private:
   bool keeping_ = false;
   /// Why the last start failed: the same is not said again and again.
   std::string last_failure_;
+  gpuactors::TimePoint next_failure_note_{};
   std::thread keeper_;
 
   std::mutex next_version_;

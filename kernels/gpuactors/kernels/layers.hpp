@@ -38,7 +38,8 @@ struct Tiling {
 };
 
 /// Copies row order[r] of x to row r of y (rows x columns), for each row r of y. x has the columns of y and any number
-/// of rows; order (int32) has one element per row of y. Index space: rows of y * tiles.
+/// of rows; order (int32) has one element per row of y, each a row of x, which is not checked. Index space: rows of y *
+/// tiles.
 template <class T>
 struct GatherRows {
   GPUACTORS_FUNCTION void operator()(std::uint64_t i, Tiling t, const std::int32_t* order, const T* x, T* y) const {

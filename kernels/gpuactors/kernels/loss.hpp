@@ -3,7 +3,7 @@
 // y (rows x columns) has the outputs of the last layer without the bias: the kernels add bias (columns), and replace y
 // with the gradient. losses has one element per row of the batch and is not scaled by `scale`. y, bias and losses have
 // elements of type `T`, f32 or f64. `order` (one int32 per row of the batch) lists the rows of the whole data set that
-// form the batch; null means the first rows.
+// form the batch, and is not checked against the rows that there are; null means the first rows.
 #pragma once
 
 #include <gpuactors/kernels/typed.hpp>

@@ -186,30 +186,33 @@ std::string meant_by(const TypeTable& types, TypeId type) {
   return std::find(known.begin(), known.end(), name) != known.end() ? std::string{} : did_you_mean(name, known);
 }
 
-// Renders "no node has X: node n0 has Y"; `who` is "no node" or "bundle 0".
+// Renders "no node has X: node n0 has Y", or of a bundle "bundle 0 does not have X: node n0 has Y".
 std::string render(const Pool& pool, const ResourceRequest& request, const Lens& lens, const TypeTable& types,
                    const Refusal& refusal, std::string_view who) {
   const auto& name = pool.node->spec.name;
+  const bool is_bundle = !who.starts_with("no node");
+  const auto has = is_bundle ? "does not have" : "has";
   if (refusal.constraint == Constraint::none)
     return {};
   if (refusal.constraint == Constraint::name)
-    return fmt::format("{} is on node {}: it is on node {}", who, request.node, name);
+    return fmt::format("{} is {}on node {}: it is on node {}", who, is_bundle ? "not " : "", request.node, name);
   if (refusal.constraint == Constraint::work)
     return fmt::format("node {} does not have the type \"{}\"{}", name, types.name_of(request.type),
                        meant_by(types, request.type));
   if (refusal.constraint == Constraint::draining)
-    return fmt::format("{} takes new leases: node {} is draining", who, name);
+    return fmt::format("{} takes {}new leases: node {} is draining", who, is_bundle ? "no " : "", name);
   if (refusal.constraint == Constraint::suspended)
-    return fmt::format("{} has room and can be reached: node {} is away", who, name);
+    return fmt::format("{} {}: node {} is away", who, is_bundle ? "cannot be reached" : "has room and can be reached",
+                       name);
   const auto words = words_of(pool, request, lens, refusal);
   if (refusal.constraint == Constraint::label)
-    return fmt::format("{} has the labels: on node {} {}, asked: {}", who, name, words.has,
+    return fmt::format("{} {} the labels: on node {} {}, asked: {}", who, has, name, words.has,
                        to_string(request.labels.at(refusal.label)));
   const bool after_devices = refusal.constraint == Constraint::cpus || refusal.constraint == Constraint::resource;
   const auto with = after_devices ? with_devices(request) : "";
   if (words.on_one_device)
-    return fmt::format("{}{} has {}: {}, on node {}", who, with, words.asked, words.has, name);
-  return fmt::format("{}{} has {}: node {} {}", who, with, words.asked, name, words.has);
+    return fmt::format("{}{} {} {}: {}, on node {}", who, with, has, words.asked, words.has, name);
+  return fmt::format("{}{} {} {}: node {} {}", who, with, has, words.asked, name, words.has);
 }
 
 } // namespace

@@ -117,9 +117,10 @@ Result<Loaded> load(const std::filesystem::path& folder) {
   if (!is_there(authority_path) && !is_there(node_path) && !is_there(key_path))
     return fail(
         Errc::not_found,
-        fmt::format("{0} has no certificates: make them with gpuactors certs init --certs {0}, or copy {1}, {2} "
-                    "and {3} of gpuactors certs issue there",
-                    folder.string(), authority_file, node_file, node_key_file));
+        fmt::format(
+            "{0} has no certificates: name the folder that has them (--certs), copy {1}, {2} and {3} of gpuactors "
+            "certs issue there, or make those of a new cluster with gpuactors certs init --certs {0}",
+            folder.string(), authority_file, node_file, node_key_file));
   for (const auto* key : {authority_key_file, old_authority_key_file, next_authority_key_file})
     if (is_there(folder / key)) // It is not used here, but its readers could join the cluster.
       GPUACTORS_TRY(read_file(folder / key, Access::owner));
