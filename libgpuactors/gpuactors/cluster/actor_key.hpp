@@ -5,8 +5,10 @@
 #include <gpuactors/base/result.hpp>
 #include <gpuactors/v1/actor.pb.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace gpuactors {
 
