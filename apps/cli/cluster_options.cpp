@@ -1,25 +1,34 @@
 #include "cluster_options.hpp"
 
+#include <gpuactors/base/units.hpp>
+
+#include <fmt/format.h>
+
 #include <vector>
 
 namespace gpuactors::cli {
 
 CLI::Option* add_seconds(CLI::App& parser, const std::string& name, Duration& duration, const std::string& text) {
-  const auto store = [&duration, name](const double& seconds) {
-    if (!(seconds >= 0))
-      throw CLI::ValidationError{name + " takes a time in seconds, from 0 on", CLI::ExitCodes::ValidationError};
-    duration = from_seconds(seconds);
+  const auto store = [&duration, name](const std::string& given) {
+    const auto seconds = parse_double(given);
+    if (!seconds || !(*seconds >= 0))
+      throw CLI::ValidationError{fmt::format("{} is \"{}\": seconds are expected, such as 0.5", name, given),
+                                 CLI::ExitCodes::ValidationError};
+    duration = from_seconds(*seconds);
   };
-  return parser.add_option_function<double>(name, store, text)->type_name("SECONDS");
+  return parser.add_option_function<std::string>(name, store, text)->type_name("SECONDS");
 }
 
 void add_connection(CLI::App& parser, ConnectOptions& options, const ConnectionTexts& texts) {
   parser.add_option("--broker", options.broker, texts.broker)->type_name("HOST:PORT,...")->group(texts.group);
   parser
-      .add_option("--certs", options.certificates, "Folder with this machine's certificates. Default: the user's own")
+      .add_option("--certs", options.certificates,
+                  "Folder with this machine's certificates. Default: GPUACTORS_CERTS, else the user's own")
       ->type_name("DIR")
       ->group(texts.group);
-  parser.add_flag("--insecure", options.insecure, "Connect in plaintext, to a cluster that was started so")
+  parser
+      .add_flag("--insecure", options.insecure,
+                "Connect in plaintext, to a cluster that was started so; no certificates are needed then")
       ->group(texts.group);
   add_seconds(parser, "--heartbeat", options.heartbeat,
               "How often it shows that it is alive, as the cluster was started with. Default: 1")

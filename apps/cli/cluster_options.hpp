@@ -18,7 +18,8 @@ struct ConnectionTexts {
 };
 
 /// Adds --broker, --certs, --insecure, --heartbeat, --link-timeout and --reconnect-grace. `options` must outlive the
-/// parsing, and `options.check()` says afterwards what is wrong with the values.
+/// parsing, and have what the environment sets (`OpenOptions::from_environment`), which the texts name as defaults;
+/// `options.check()` says afterwards what is wrong with the values.
 void add_connection(CLI::App& parser, ConnectOptions& options, const ConnectionTexts& texts = {});
 
 /// Adds --devices, which may be repeated.

@@ -1,10 +1,12 @@
 #include "usage.hpp"
 
 #include <gpuactors/base/suggest.hpp>
+#include <gpuactors/base/units.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <regex>
 #include <vector>
 
 namespace gpuactors::cli {
@@ -83,6 +85,49 @@ std::string explain_extra(const CLI::App& parser, const std::vector<std::string>
   return fmt::format("there is no option {}{}", name, did_you_mean(name, known_to(parser)));
 }
 
+/// What an option expects, as a sentence ends with it: "a whole number is expected". Of a flag: that it takes no value.
+std::string expectation_of(const CLI::App& parser, const std::string& name) {
+  const auto* option = parser.get_option_no_throw(name);
+  const auto all = option != nullptr ? option->get_type_name() : "";
+  const auto kind = all.substr(0, all.find(':'));
+  if (kind.empty())
+    return "it takes no value";
+  if (kind == "N" || kind == "INT" || kind == "UINT")
+    return "a whole number is expected";
+  if (kind == "F" || kind == "FLOAT")
+    return "a number is expected";
+  return kind == "SECONDS" ? "seconds are expected" : kind + " is expected";
+}
+
+/// A number as people write it; the parser's own have six digits behind the point.
+std::string plain_number(const std::string& text) {
+  const auto number = parse_double(text);
+  return number ? fmt::format("{}", *number) : text;
+}
+
+/// Says what the parser found where its own words do not tell what would be right. Words that are not known stay.
+std::string in_our_words(const CLI::App& parser, const std::string& text) {
+  // A long text would take the expressions more stack than a thread has.
+  constexpr std::size_t longest = 4096;
+  if (text.size() > longest)
+    return text;
+  static const std::regex many{R"((.+): At Most (\d+) required but received (\d+))"};
+  static const std::regex missing{R"((.+): 1 required (.+) missing)"};
+  static const std::regex outside{R"((.+): Value (.*) not in range \[?(\S+) (?:to|-) ([^\]\s]+)\]?)"};
+  static const std::regex unreadable{R"(Could not convert: (\S+) = (.*))"};
+  std::smatch parts;
+  if (std::regex_match(text, parts, many))
+    return fmt::format("{} is given {} times: at most {} is expected", parts.str(1), parts.str(3), parts.str(2));
+  if (std::regex_match(text, parts, missing))
+    return fmt::format("{} needs a value: {}", parts.str(1), parts.str(2));
+  if (std::regex_match(text, parts, outside))
+    return fmt::format("{} is \"{}\": {} to {} is expected", parts.str(1), parts.str(2), plain_number(parts.str(3)),
+                       plain_number(parts.str(4)));
+  if (std::regex_match(text, parts, unreadable))
+    return fmt::format("{} is \"{}\": {}", parts.str(1), parts.str(2), expectation_of(parser, parts.str(1)));
+  return text;
+}
+
 } // namespace
 
 std::string one_line(std::string_view text) {
@@ -118,7 +163,7 @@ std::string explain(const CLI::App& program, const CLI::ParseError& error) {
   else if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
     what = explain_extra(*parser, extras);
   if (what.empty())
-    what = error.what();
+    what = in_our_words(*parser, one_line(error.what()));
   what = one_line(what);
   if (!what.ends_with("?"))
     what += fmt::format("; see {} --help", who);

@@ -28,6 +28,25 @@ bool is_meant(const v1::ActorInfo& actor, const ActorArgument& argument) {
   return actor.name() == argument.name && actor.name_space() == argument.name_space;
 }
 
+const v1::EndedActor* find_ended(const v1::ClusterState& state, const ActorArgument& argument) {
+  using IsMeant = bool (*)(const v1::ActorInfo&, const ActorArgument&);
+  const IsMeant by_name = [](const v1::ActorInfo& actor, const ActorArgument& wanted) {
+    return !actor.name().empty() && actor.name() == wanted.name && actor.name_space() == wanted.name_space;
+  };
+  const IsMeant by_number = [](const v1::ActorInfo& actor, const ActorArgument& wanted) {
+    return is_number(wanted) && std::to_string(actor.id()) == wanted.name;
+  };
+  for (const auto is_it : {by_name, by_number}) {
+    const auto lives = [&](const v1::ActorInfo& actor) { return is_it(actor, argument); };
+    if (std::any_of(state.actors().begin(), state.actors().end(), lives))
+      return nullptr;
+    for (const auto& ended : state.ended()) // the latest first
+      if (is_it(ended.actor(), argument))
+        return &ended;
+  }
+  return nullptr;
+}
+
 Result<ActorKey> key_of(Cluster& cluster, const ActorArgument& argument) {
   const ActorKey by_name{argument.name, argument.name_space};
   if (!is_number(argument))

@@ -10,9 +10,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace gpuactors::cli {
 
@@ -28,13 +30,51 @@ struct ActorsArguments {
 
 constexpr std::uint32_t ended_when_left_out = 20;
 
+/// A table of actors with the columns COUNTED and MOVES behind RESTARTS if not all restarts count: only then a reader
+/// needs to know which do.
+class ActorTable {
+public:
+  /// @param titles of the columns before and after those of restarts.
+  ActorTable(bool counted, std::vector<std::string> before, const std::vector<std::string>& after)
+    : counted_(counted), table_(joined(std::move(before), {">RESTARTS", ">COUNTED", ">MOVES"}, after)) {
+    // nop
+  }
+
+  void add(const v1::ActorInfo& actor, std::vector<std::string> before, const std::vector<std::string>& after) {
+    table_.add(joined(std::move(before),
+                      {std::to_string(actor.restarts()), counted_in_words(actor), std::to_string(actor.moves())},
+                      after));
+  }
+
+  void print(std::ostream& out) const {
+    table_.print(out);
+  }
+
+private:
+  [[nodiscard]] std::vector<std::string> joined(std::vector<std::string> row, const std::vector<std::string>& restarts,
+                                                const std::vector<std::string>& after) const {
+    row.insert(row.end(), restarts.begin(), counted_ ? restarts.end() : restarts.begin() + 1);
+    row.insert(row.end(), after.begin(), after.end());
+    return row;
+  }
+
+  bool counted_;
+  Table table_;
+};
+
+bool some_do_not_count(const v1::ActorInfo& actor) {
+  return counted_restarts(actor) != actor.restarts();
+}
+
 void print_actors(const v1::ClusterState& state, std::ostream& out) {
-  Table table{{"NAME", ">ID", "TYPE", "STATE", ">RESTARTS", "NODE", ">PID", "DEVICES (SHARE, MEMORY)", ">IN USE",
-               ">CALLS", "OWNER"}};
-  for (const auto& actor : state.actors()) {
+  const auto& actors = state.actors();
+  ActorTable table{std::any_of(actors.begin(), actors.end(), some_do_not_count),
+                   {"NAME", ">ID", "TYPE", "STATE"},
+                   {"NODE", ">PID", "DEVICES (SHARE, MEMORY)", ">IN USE", ">CALLS", "OWNER"}};
+  for (const auto& actor : actors) {
     const auto pid = pid_of(actor);
-    table.add({full_name(actor), std::to_string(actor.id()), actor.type(), actor.state(),
-               std::to_string(actor.restarts()), actor.lease().node(), pid != 0 ? std::to_string(pid) : "",
+    table.add(actor, {full_name(actor), std::to_string(actor.id()), actor.type(), actor.state()},
+              {actor.lease().node(), pid != 0 ? std::to_string(pid) : "",
                actor.has_lease() ? devices_in_words(actor.lease()) : "",
                pid != 0 ? format_bytes(actor.memory_used_bytes()) : "", std::to_string(actor.calls()), actor.owner()});
   }
@@ -53,11 +93,17 @@ std::string error_of(const v1::EndedActor& ended) {
 }
 
 void print_ended(const v1::ClusterState& state, std::ostream& out) {
-  Table table{{"ENDED (UTC)", "NAME", ">ID", "TYPE", "NODE", ">RESTARTS", "ERROR", "REASON"}};
-  for (const auto& ended : state.ended()) {
+  const auto& all = state.ended();
+  ActorTable table{
+      std::any_of(all.begin(), all.end(), [](const auto& ended) { return some_do_not_count(ended.actor()); }),
+      {"ENDED (UTC)", "NAME", ">ID", "TYPE", "NODE"},
+      {"ERROR", "REASON"}};
+  for (const auto& ended : all) {
     const auto& actor = ended.actor();
-    table.add({utc_for_people(from_unix_ns(ended.unix_ns())), full_name(actor), std::to_string(actor.id()),
-               actor.type(), actor.lease().node(), std::to_string(actor.restarts()), error_of(ended), ended.reason()});
+    table.add(actor,
+              {utc_for_people(from_unix_ns(ended.unix_ns())), full_name(actor), std::to_string(actor.id()),
+               actor.type(), actor.lease().node()},
+              {error_of(ended), ended.reason()});
   }
   table.print(out);
 }
@@ -131,6 +177,8 @@ Json json_of(const v1::ActorInfo& actor) {
           {"pid", pid_of(actor)},
           {"state", actor.state()},
           {"restarts", actor.restarts()},
+          {"counted_restarts", counted_restarts(actor)},
+          {"moves", actor.moves()},
           {"max_restarts", actor.max_restarts()},
           {"memory_used_bytes", json_of(actor.memory_used_bytes())},
           {"calls", json_of(actor.calls())},
@@ -161,6 +209,9 @@ Command add_actors(CLI::App& program) {
       "and pauses before its next start), returning (a broker that was started again waits for its node) or stopping. "
       "What it uses of its memory, how many calls it has served in this life and what it publishes (with --json) are "
       "up to a second old.\n\n"
+      "Of its restarts, moves off nodes that are emptied (gpuactors drain --deadline) do not count against "
+      "--max-restarts, nor do those before a life of its --restart-window. Where there are such, COUNTED is how many "
+      "count, of how many there may be, and MOVES how many were moves.\n\n"
       "Of actors that have ended the broker tells of the last {}, until it ends itself.\n\n"
       "Examples:\n"
       "  gpuactors actors --broker 127.0.0.1:7711\n"

@@ -5,6 +5,7 @@
 #include "table.hpp"
 
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/cluster/open_options.hpp>
 #include <gpuactors/wire/certificates.hpp>
 
 #include <fmt/chrono.h>
@@ -18,7 +19,7 @@ namespace gpuactors::cli {
 namespace {
 
 struct CertsArguments {
-  std::string certs;
+  std::string certs = OpenOptions::from_environment().connect.certificates;
   std::string days;
   std::string name;
   std::vector<std::string> hosts;
@@ -184,7 +185,8 @@ Result<void> run_issued(const CertsArguments& arguments) {
 void add_folder(CLI::App& parser, CertsArguments& arguments) {
   parser
       .add_option("--certs", arguments.certs,
-                  "Folder of the certificates. Default: gpuactors/certs in $XDG_STATE_HOME or ~/.local/state")
+                  "Folder of the certificates. Default: GPUACTORS_CERTS, else gpuactors/certs in $XDG_STATE_HOME or "
+                  "~/.local/state")
       ->type_name("DIR");
 }
 

@@ -1,6 +1,7 @@
 #include "cluster_options.hpp"
 
 #include <apps/cli/cluster_options.hpp>
+#include <apps/cli/command_line.hpp>
 
 #include <algorithm>
 #include <iostream>
@@ -49,6 +50,10 @@ Result<Cluster> ClusterOptions::open(Duration patience) const {
   // The registry is empty, so that the nodes' types count even where a type of this program has the same name.
   options.connect.registry = std::make_shared<TypeRegistry>();
   return Cluster::open(std::move(options));
+}
+
+std::string ClusterOptions::as_arguments() const {
+  return connection_arguments(options_.connect);
 }
 
 Result<Cluster> ClusterOptions::open_or_wait() const {

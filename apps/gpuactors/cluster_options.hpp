@@ -44,6 +44,9 @@ public:
     return options_.connect.broker;
   }
 
+  /// Returns the options by which another command reaches the same running cluster, as a shell reads them.
+  [[nodiscard]] std::string as_arguments() const;
+
   /// Returns whether the options name a cluster that runs elsewhere.
   [[nodiscard]] bool connects() const noexcept {
     return options_.connects();

@@ -201,7 +201,10 @@ Result<HttpPage> HttpPage::listen(const Endpoint& endpoint, PageLimits limits) {
   for (const auto* address = addresses.get(); address != nullptr; address = address->ai_next)
     if (impl->listen(address->ai_addr))
       return HttpPage{std::move(impl)};
-  return fail(Errc::unavailable, fmt::format("cannot listen at {}: {}", to_string(endpoint), std::strerror(errno)));
+  const int error = errno;
+  return fail(Errc::unavailable,
+              fmt::format("cannot listen at {}: {}{}", to_string(endpoint), std::strerror(error),
+                          error == EADDRINUSE ? "; --listen names another port, 0 any that is free" : ""));
 }
 
 HttpPage::HttpPage(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {

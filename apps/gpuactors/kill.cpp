@@ -30,6 +30,11 @@ Result<void> run_kill(const KillArguments& arguments) {
   const auto& name = arguments.actor.name;
   GPUACTORS_LET(key, key_of_living(cluster, arguments.actor));
   GPUACTORS_TRY(cluster.kill(key, options));
+  if (arguments.no_restart) {
+    // Not asked for: another one may have its name by now.
+    std::cout << fmt::format("{} has ended\n", name);
+    return {};
+  }
   GPUACTORS_LET(state, cluster.state());
   const auto again = std::find_if(state.actors().begin(), state.actors().end(),
                                   [&](const v1::ActorInfo& actor) { return is_meant(actor, arguments.actor); });

@@ -33,7 +33,8 @@ int main(int argc, char** argv) {
       "  gpuactors logs c0 -f                                  what it prints\n"
       "  gpuactors kill c0 --no-restart                        also: wait, until it has ended\n"
       "  gpuactors dashboard                                   all of it in a browser\n"
-      "More machines: gpuactors certs init, gpuactors broker, gpuactors node.\n\n"
+      "More machines: gpuactors certs init, gpuactors broker, gpuactors node.\n"
+      "Certificates elsewhere than in the user's own folder: export GPUACTORS_CERTS=DIR, or --certs each time.\n\n"
       "Exit code: 0 success, 2 bad usage or input, 1 any other failure.\n"
       "More on a subcommand: gpuactors SUBCOMMAND --help");
   const std::vector<Command> commands{

@@ -56,8 +56,10 @@ void print_nodes(const v1::ClusterState& state, std::ostream& out) {
   Table table{{"NODE", "STATE", ">DEVICES", ">CPUS", "ADDRESS", "LABELS", "RESOURCES"}};
   for (const auto& entry : state.nodes()) {
     const auto& node = entry.node();
-    table.add({node.name(), entry.state(), device_count_in_words(state, node), to_string(Share{node.cpu_units()}),
-               node.address(), labels_in_words(node.labels()), amounts_in_words(node.resource_units())});
+    const bool away_too = entry.draining() && entry.state() == "away";
+    table.add({node.name(), away_too ? "away, draining" : entry.state(), device_count_in_words(state, node),
+               to_string(Share{node.cpu_units()}), node.address(), labels_in_words(node.labels()),
+               amounts_in_words(node.resource_units())});
   }
   table.print(out);
 }
@@ -83,6 +85,7 @@ Json json_nodes(const v1::ClusterState& state) {
     list.push_back({{"name", node.name()},
                     {"address", node.address()},
                     {"state", entry.state()},
+                    {"draining", entry.draining() || entry.state() == "draining"},
                     {"release", entry.release()},
                     {"certificate_until", json_of_time(entry.certificate().until_unix_s())},
                     {"cpus", Share{node.cpu_units()}.to_double()},
@@ -131,10 +134,29 @@ struct LeftOnNode {
   Presence presence = Presence::unknown;
 };
 
+/// The line of a terminal on which a wait shows what is left. It is clear again at the end, whatever follows.
+class WaitingLine {
+public:
+  WaitingLine() = default;
+  WaitingLine(const WaitingLine&) = delete;
+  WaitingLine& operator=(const WaitingLine&) = delete;
+  ~WaitingLine() {
+    show("");
+  }
+
+  void show(const std::string& text) const {
+    if (terminal_)
+      std::cerr << "\r\x1b[K" << text << std::flush;
+  }
+
+private:
+  const bool terminal_ = isatty(STDERR_FILENO) != 0;
+};
+
 /// Waits until the node is empty, at most for `wait`.
 Result<LeftOnNode> wait_until_empty(Cluster& cluster, const std::string& node, Duration wait) {
   const auto until = deadline_after(Clock::now(), wait);
-  const bool terminal = isatty(STDERR_FILENO) != 0;
+  const WaitingLine line;
   for (;;) {
     GPUACTORS_LET(state, cluster.state());
     LeftOnNode left;
@@ -142,11 +164,8 @@ Result<LeftOnNode> wait_until_empty(Cluster& cluster, const std::string& node, D
       if (lease.node() == node)
         left.leases.push_back(lease.name());
     left.presence = presence_of(!left.leases.empty(), state, "leases");
-    if (terminal)
-      std::cerr << (left.leases.empty()
-                        ? "\r\x1b[K"
-                        : fmt::format("\r\x1b[K{} left: {}", left.leases.size(), plain_text(left.leases.front())))
-                << std::flush;
+    line.show(left.leases.empty() ? ""
+                                  : fmt::format("{} left: {}", left.leases.size(), plain_text(left.leases.front())));
     if (left.presence == Presence::absent || Clock::now() >= until)
       return left;
     std::this_thread::sleep_for(std::chrono::milliseconds{100});
@@ -154,15 +173,19 @@ Result<LeftOnNode> wait_until_empty(Cluster& cluster, const std::string& node, D
 }
 
 Result<void> run_drain(const DrainArguments& arguments) {
+  std::optional<Duration> deadline;
+  if (arguments.deadline) {
+    GPUACTORS_LET(seconds, parse_seconds("--deadline", *arguments.deadline));
+    deadline = seconds;
+  }
   GPUACTORS_LET(cluster, arguments.cluster.open());
-  if (!arguments.deadline) {
+  if (!deadline) {
     GPUACTORS_TRY(cluster.drain(arguments.node));
     std::cout << arguments.node << " gets nothing new\n";
     return {};
   }
-  GPUACTORS_LET(deadline, parse_seconds("--deadline", *arguments.deadline));
-  GPUACTORS_TRY(cluster.drain(arguments.node, deadline));
-  GPUACTORS_LET(left, wait_until_empty(cluster, arguments.node, deadline + ending));
+  GPUACTORS_TRY(cluster.drain(arguments.node, *deadline));
+  GPUACTORS_LET(left, wait_until_empty(cluster, arguments.node, *deadline + ending));
   if (left.presence == Presence::there)
     return fail(Errc::deadline_exceeded,
                 fmt::format("{} gets nothing new, and still has {}", arguments.node, fmt::join(left.leases, ", ")));

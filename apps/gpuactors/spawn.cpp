@@ -10,6 +10,7 @@
 #include <gpuactors/base/stop_signals.hpp>
 #include <gpuactors/base/units.hpp>
 
+#include <apps/cli/command_line.hpp>
 #include <apps/cli/plain_output.hpp>
 
 #include <fmt/format.h>
@@ -83,15 +84,16 @@ void say_what_it_waits_for(Cluster& cluster, const std::vector<Future<ActorRef>>
 }
 
 /// What an interrupted command says of the actor that it asked for.
-std::string interrupted(const std::string& name, Presence presence) {
+std::string interrupted(const std::string& name, const std::string& name_space, Presence presence) {
   if (presence == Presence::absent)
     return fmt::format("interrupted: actor {} is not started", name);
+  const auto kill = fmt::format("gpuactors kill {}{}", shell_quoted(name),
+                                name_space.empty() ? "" : " --name-space " + shell_quoted(name_space));
   if (presence == Presence::unknown)
-    return fmt::format("interrupted: actor {0} is not started, unless others have asked for it too, which is not known "
-                       "since there are more actors than one answer has room for; gpuactors kill {0} ends it",
-                       name);
-  return fmt::format("interrupted: actor {0} stays, since others have asked for it too; gpuactors kill {0} ends it",
-                     name);
+    return fmt::format("interrupted: actor {} is not started, unless others have asked for it too, which is not known "
+                       "since there are more actors than one answer has room for; {} ends it",
+                       name, kill);
+  return fmt::format("interrupted: actor {} stays, since others have asked for it too; {} ends it", name, kill);
 }
 
 /// Waits until the actor runs. Ctrl-C and SIGTERM withdraw the request: nobody would expect an actor that starts later.
@@ -114,7 +116,7 @@ Result<void> await(Cluster& cluster, const StopSignals& signals, std::vector<Fut
     const bool stays = std::any_of(state->actors().begin(), state->actors().end(), [&](const auto& actor) {
       return actor.name() == name && actor.name_space() == name_space && actor.state() != "stopping";
     });
-    return fail(Errc::cancelled, interrupted(name, presence_of(stays, *state, "actors")));
+    return fail(Errc::cancelled, interrupted(name, name_space, presence_of(stays, *state, "actors")));
   }
   return {};
 }

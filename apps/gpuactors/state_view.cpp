@@ -24,16 +24,18 @@ struct ViewArguments {
 Command add_state_view(CLI::App& program, const StateView& view) {
   auto arguments = std::make_shared<ViewArguments>();
   auto* parser = program.add_subcommand(view.name, view.description);
+  const CLI::Option* one = nullptr;
   if (view.keep_one != nullptr)
-    parser->add_option("name", arguments->one, view.one_help)->type_name("NAME");
+    one = parser->add_option("name", arguments->one, view.one_help)->type_name("NAME");
   parser->add_flag("--json", arguments->json, view.json_help);
   arguments->cluster.add_to(*parser, view.kinds);
   parser->footer(view.footer);
-  return {parser, [arguments, print = view.print, json = view.json, keep_one = view.keep_one]() -> Result<void> {
+  return {parser, [arguments, one, print = view.print, json = view.json, keep_one = view.keep_one]() -> Result<void> {
             GPUACTORS_LET(cluster, arguments->cluster.open());
             GPUACTORS_LET(state, cluster.state());
             say_what_is_incomplete(state);
-            if (!arguments->one.empty())
+            // An empty name is one too: a probe whose variable is not set must not hold for all nodes.
+            if (one != nullptr && one->count() > 0)
               GPUACTORS_TRY(keep_one(state, arguments->one));
             if (arguments->json)
               print_json(std::cout, json(state));

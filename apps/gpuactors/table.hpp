@@ -13,6 +13,7 @@ public:
   explicit Table(std::vector<std::string> titles);
 
   /// Adds a row with a cell for each column. A cell of several lines becomes one: it would pass for rows of the table.
+  /// Control characters are shown as `plain_text` shows them, so that all of the row is as wide as it looks.
   void add(std::vector<std::string> row);
 
   /// Writes titles and rows, without blanks at the ends of lines.

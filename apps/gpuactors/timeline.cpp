@@ -32,12 +32,13 @@ Result<void> write_trace(const TimelineArguments& arguments, const Json& trace) 
     std::cout << text << '\n';
     return {};
   }
+  errno = 0;
   std::ofstream file{arguments.file};
   file << text << '\n';
   file.close();
   if (!file)
-    return fail(Errc::invalid_argument,
-                fmt::format("--json {}: the file cannot be written: {}", arguments.file, std::strerror(errno)));
+    return fail(Errc::invalid_argument, fmt::format("--json {}: the file cannot be written: {}", arguments.file,
+                                                    std::strerror(errno != 0 ? errno : EIO)));
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include "command.hpp"
 #include "json.hpp"
 #include "table.hpp"
+#include "words.hpp"
 
 #include <gpuactors/gpuactors.hpp>
 
@@ -93,17 +94,6 @@ std::string reply_of(const Type& type) {
   return (type.streamed() ? "stream of " : "") + type.output();
 }
 
-std::string words_for(const v1::TypeNeeds& needs) {
-  std::vector<std::string> parts;
-  if (needs.gpus() != 0)
-    parts.push_back(fmt::format("gpus {}", needs.gpus()));
-  if (needs.memory_bytes() != 0)
-    parts.push_back("memory " + format_bytes(needs.memory_bytes()));
-  if (needs.cpus() != 0)
-    parts.push_back(fmt::format("cpus {}", needs.cpus()));
-  return parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", "));
-}
-
 /// Whether some nodes do not have all types.
 bool differ(const v1::TypeCatalog& catalog) {
   const auto is_somewhere = [](const auto& type) { return type.node_count() > 0; };
@@ -130,13 +120,14 @@ void print_tables(const DescribedTypes& types) {
   };
   Table tasks{row({"TASK", "INPUT", "REPLY", "NEEDS"}, "NODES")};
   for (const auto& task : catalog.tasks())
-    tasks.add(row({task.name(), task.input(), reply_of(task), words_for(task.needs())}, nodes_of(task)));
+    tasks.add(row({task.name(), task.input(), reply_of(task), needs_in_words(task.needs())}, nodes_of(task)));
   tasks.print(std::cout);
 
   Table actors{row({"ACTOR", "OWNS", "NEEDS", "METHOD", "INPUT", "REPLY"}, "NODES")};
   for (const auto& actor : catalog.actors()) {
-    actors.add(row({actor.name(), std::string{name_of(ownership_of(actor))}, words_for(actor.needs()),
-                    "(configuration)", actor.config(), ""},
+    const auto owns = ownership_of(actor);
+    actors.add(row({actor.name(), std::string{name_of(owns)}, needs_in_words(actor.needs(), owns), "(configuration)",
+                    actor.config(), ""},
                    nodes_of(actor)));
     for (const auto& method : actor.methods())
       actors.add(row({"", "", "", method.name(), method.input(), reply_of(method)}, ""));

@@ -7,8 +7,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <vector>
 
 namespace gpuactors::cli {
 
@@ -57,6 +59,38 @@ std::string full_name(const v1::ActorInfo& actor) {
 
 std::string name_or_number(const v1::ActorInfo& actor) {
   return actor.name().empty() ? fmt::format("{} {}", actor.type(), actor.id()) : full_name(actor);
+}
+
+std::int32_t counted_restarts(const v1::ActorInfo& actor) {
+  // Brokers of earlier releases forgive a move before the restart that it makes is counted.
+  return std::max(0, actor.restarts() - actor.forgiven());
+}
+
+std::string counted_in_words(const v1::ActorInfo& actor) {
+  const auto counted = counted_restarts(actor);
+  return actor.max_restarts() < 0 ? std::to_string(counted) : fmt::format("{} of {}", counted, actor.max_restarts());
+}
+
+std::string restarts_in_words(const v1::ActorInfo& actor) {
+  if (counted_restarts(actor) == actor.restarts())
+    return std::to_string(actor.restarts());
+  const auto moves = actor.moves() == 0 ? "" : fmt::format(", {} were moves", actor.moves());
+  return fmt::format("{} ({} count{})", actor.restarts(), counted_in_words(actor), moves);
+}
+
+std::string needs_in_words(const v1::TypeNeeds& needs, Ownership ownership) {
+  std::vector<std::string> parts;
+  if (needs.gpus() != 0)
+    parts.push_back(fmt::format("gpus {}", needs.gpus()));
+  else if (ownership == Ownership::whole)
+    parts.emplace_back("a device");
+  else if (ownership == Ownership::fraction && needs.memory_bytes() == 0) // memory brings a share with it
+    parts.emplace_back("a share");
+  if (needs.memory_bytes() != 0)
+    parts.push_back("memory " + format_bytes(needs.memory_bytes()));
+  if (needs.cpus() != 0)
+    parts.push_back(fmt::format("cpus {}", needs.cpus()));
+  return parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::string other_releases(const v1::ClusterState& state, std::string_view before) {

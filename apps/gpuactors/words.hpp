@@ -36,6 +36,21 @@ inline constexpr std::string_view each_client = "*";
 /// As `full_name`; "TYPE ID" of an actor without a name.
 [[nodiscard]] std::string name_or_number(const v1::ActorInfo& actor);
 
+/// Returns how many of the actor's restarts count against its `max_restarts`: moves off emptied nodes do not, nor do
+/// those before a life of its `restart_window`.
+[[nodiscard]] std::int32_t counted_restarts(const v1::ActorInfo& actor);
+
+/// Returns those with their bound: "1 of 3"; without "of" for an actor that always restarts.
+[[nodiscard]] std::string counted_in_words(const v1::ActorInfo& actor);
+
+/// Returns all restarts, and how many of them count and how many were moves where that is not all: "4", "4 (1 of 3
+/// count, 2 were moves)".
+[[nodiscard]] std::string restarts_in_words(const v1::ActorInfo& actor);
+
+/// Returns the defaults of a type for requests that do not say what they need: "gpus 0.5, cpus 1". An actor type that
+/// owns a share or devices and has no default needs "a share" or "a device" all the same; else there is "nothing".
+[[nodiscard]] std::string needs_in_words(const v1::TypeNeeds& needs, Ownership ownership = Ownership::any);
+
 /// Returns `before` and "others run 0.1.1, 0.1.2": the releases of nodes and clients that differ from the broker's.
 /// Empty if there are none.
 [[nodiscard]] std::string other_releases(const v1::ClusterState& state, std::string_view before);

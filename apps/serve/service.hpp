@@ -141,9 +141,12 @@ struct InferReply {
 /// How the codes of `gpuactors::Errc` are used here, and what fronts make of them (HTTP, gRPC):
 ///   invalid_argument   400, INVALID_ARGUMENT     wrong names, shapes, types, sizes
 ///   not_found          404, NOT_FOUND            no such model or version
-///   queue_full         429, RESOURCE_EXHAUSTED   the model's queue is full, or the deadline cannot be met
+///   queue_full         429, RESOURCE_EXHAUSTED   the model's queue is full, the deadline cannot be met, or it waited
+///                                                for its turn as long as it may
 ///   deadline_exceeded  504, DEADLINE_EXCEEDED    the timeout passed
-///   unavailable        503, UNAVAILABLE          the model is being loaded or unloaded, or the server ends
+///   unavailable        503, UNAVAILABLE          the model is being loaded or unloaded, has no replica and none to
+///   wait
+///                                                for, or the server ends
 ///   no_capacity        503, RESOURCE_EXHAUSTED   a model that is to be loaded finds no room on the devices, or the
 ///                                                server holds as many bytes as it may
 ///   unsupported        501, UNIMPLEMENTED        nothing here does that

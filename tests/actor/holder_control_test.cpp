@@ -164,7 +164,10 @@ TEST_CASE("a deferred call that has its answer is not withdrawn", "[actor]") {
   REQUIRE(control.begin(CallId{1}, 0).has_value());
   control.defer(CallId{1}, [&] { ++withdrawn; });
   control.end();
+  CHECK(control.is_deferred(CallId{1}));
+  CHECK_FALSE(control.is_deferred(CallId{2}));
   control.settle(CallId{1});
+  CHECK_FALSE(control.is_deferred(CallId{1}));
   control.cancel(CallId{1});
   control.stop_all();
   CHECK(withdrawn == 0);

@@ -49,6 +49,63 @@ TEST_CASE("who asks for a metric twice gets the same one, but never as another k
   CHECK(metrics.values().size() == 1);
 }
 
+TEST_CASE("metrics are members that are published as they are made, or throw why they cannot be", "[actor]") {
+  struct Trainer {
+    Metrics& metrics;
+    Metrics::Gauge loss{metrics, "loss", "Of the last step."};
+    Metrics::Counter steps{metrics, "steps_total"};
+    Metrics::Histogram rows{metrics, "rows", {1, 4}};
+  };
+  Metrics metrics;
+  Trainer trainer{metrics};
+  trainer.loss.set(2);
+  trainer.steps.add();
+  trainer.rows.observe(3);
+  CHECK(metrics.values()
+        == std::vector<MetricValue>{{"loss", MetricKind::gauge, 2, "Of the last step."},
+                                    {"rows", MetricKind::histogram, 3, "", {{1, 4}, {0, 1, 0}}},
+                                    {"steps_total", MetricKind::counter, 1}});
+  CHECK_THROWS_AS((Metrics::Counter{metrics, "loss"}), FailedResult);
+  CHECK_THROWS_AS((Metrics::Histogram{metrics, "sizes", {}}), FailedResult);
+}
+
+TEST_CASE("metrics that are made before they have a name are published with what they have counted", "[actor]") {
+  Metrics::Gauge loss;
+  Metrics::Counter steps;
+  Metrics::Histogram rows{{1, 4}};
+  loss.set(2);
+  steps.add(3);
+  rows.observe(9);
+  Metrics metrics;
+  must(metrics.publish("loss", loss, "Of the last step."));
+  must(metrics.publish("steps_total", steps));
+  must(metrics.publish("rows", rows));
+  loss.add(-1);
+  CHECK(metrics.values()
+        == std::vector<MetricValue>{{"loss", MetricKind::gauge, 1, "Of the last step."},
+                                    {"rows", MetricKind::histogram, 9, "", {{1, 4}, {0, 0, 1}}},
+                                    {"steps_total", MetricKind::counter, 3}});
+  // The same one again changes nothing, and has as many names as it is given.
+  must(metrics.publish("loss", loss));
+  must(metrics.publish("loss_too", loss));
+  must(metrics.gauge("loss")).set(5);
+  CHECK(metrics.values()[1].value == 5);
+  CHECK(metrics.values().size() == 4);
+}
+
+TEST_CASE("what is published under a name keeps it", "[actor]") {
+  Metrics metrics;
+  auto loss = must(metrics.gauge("loss"));
+  loss.set(1);
+  CHECK(metrics.publish("loss", Metrics::Gauge{}).error().message() == "another gauge is published as loss already");
+  CHECK(metrics.publish("loss", Metrics::Counter{}).error().message()
+        == "metric loss is a gauge already, and cannot be a counter");
+  CHECK(metrics.publish("a b", Metrics::Counter{}).error().code() == Errc::invalid_argument);
+  CHECK(metrics.publish("rows", Metrics::Histogram{}).error().message()
+        == "histogram rows has 0 bounds: 1 to 32 are allowed");
+  CHECK(metrics.values() == std::vector<MetricValue>{{"loss", MetricKind::gauge, 1}});
+}
+
 TEST_CASE("a metric with a name that is none is refused", "[actor]") {
   Metrics metrics;
   CHECK(metrics.gauge("a b").error().code() == Errc::invalid_argument);

@@ -81,6 +81,7 @@ TEST_CASE("a lease inside another one counts against both quotas", "[actor]") {
   const auto second = (*inner)->context(0).stream().allocate(3000);
   REQUIRE_FALSE(second.has_value());
   CHECK(second.error().code() == Errc::out_of_memory);
+  CHECK(second.error().message().starts_with("inner on node local, device 0: outer on node local, device 0 cannot "));
 }
 
 TEST_CASE("what was left allocated is freed, and its size told", "[actor]") {

@@ -59,6 +59,34 @@ TEST_CASE("a worker that does not come up in time is killed, and its leases end"
   CHECK(scene.end_of(1)->error() == static_cast<std::uint32_t>(Errc::worker_died));
 }
 
+TEST_CASE("what ends with a process says what it wrote at last itself, and not what its neighbours did") {
+  Scene scene;
+  for (std::uint64_t id = 1; id <= 3; ++id)
+    scene.lease(id);
+  scene.lease(4, {.isolated = true});
+  scene.come_up(1);
+  scene.come_up(2);
+  LastLines lines;
+  lines.add(LeaseId{1}, "all is well");
+  lines.add(LeaseId{2}, "no room");
+  scene.core->worker_exited(1, "was killed", lines);
+  scene.core->worker_lost(1);
+  const std::string ended = "the worker process for device 0 was killed";
+  REQUIRE(scene.end_of(3) != nullptr);
+  CHECK(scene.end_of(1)->text() == ended + "; its last line was \"all is well\"");
+  CHECK(scene.end_of(2)->text() == ended + "; its last line was \"no room\"");
+  CHECK(scene.end_of(3)->text() == ended);
+  CHECK(scene.world.notices.find("was killed; its last line was \"no room\"") != std::string::npos);
+  // All that a process of its own says is its own.
+  LastLines alone;
+  alone.add(LeaseId{4}, "begun");
+  alone.add(LeaseId{}, "terminate called");
+  scene.core->worker_exited(2, "was killed", alone);
+  scene.core->worker_lost(2);
+  REQUIRE(scene.end_of(4) != nullptr);
+  CHECK(scene.end_of(4)->text() == "the worker process for lease 4 was killed; its last line was \"terminate called\"");
+}
+
 TEST_CASE("a worker that cannot be started ends its lease with the reason") {
   Scene scene;
   scene.world.refuses_workers = true;

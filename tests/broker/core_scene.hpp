@@ -180,7 +180,7 @@ struct Scene {
     v1::LeaseStarted started;
     started.set_lease(order.lease().id());
     started.set_epoch(order.lease().epoch());
-    core.lease_started(started, nullptr, nullptr);
+    core.lease_started(started);
   }
 
   /// The lease's node reports that it has ended by itself.

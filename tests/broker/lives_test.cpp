@@ -47,6 +47,29 @@ TEST_CASE("a move does not use up a restart", "[broker]") {
   CHECK_FALSE(lives.end({.most = 1}, LifeEnd::crash, start));
 }
 
+TEST_CASE("moves are told apart from restarts that count, and from those that a long life has made good", "[broker]") {
+  const RestartRule rule{.most = 3, .window = 1min};
+  Lives lives;
+  CHECK(lives.end(rule, LifeEnd::crash, start));
+  lives.forgive_one();
+  // Its restart is still to come.
+  CHECK(lives.moves() == 1);
+  CHECK(lives.moves_so_far() == 0);
+  CHECK(lives.forgiven_so_far() == 0);
+  CHECK(lives.end(rule, LifeEnd::asked, start));
+  CHECK(lives.restarts() == 2);
+  CHECK(lives.moves_so_far() == 1);
+  CHECK(lives.forgiven_so_far() == 1);
+  lives.began(start);
+  CHECK(lives.end(rule, LifeEnd::crash, start + 1min));
+  CHECK(lives.restarts() == 3);
+  CHECK(lives.moves_so_far() == 1);
+  CHECK(lives.forgiven_so_far() == 2);
+  // The next broker does not know that a move is under way, and counts none that has no restart.
+  CHECK(Lives{0, 1, 1, true}.forgiven_so_far() == 0);
+  CHECK(Lives{0, 1, 1, true}.moves_so_far() == 0);
+}
+
 TEST_CASE("a long life makes the restarts before it good", "[broker]") {
   const RestartRule rule{.most = 1, .window = 1min};
   Lives lives;
@@ -129,8 +152,9 @@ TEST_CASE("who lost its place or was asked to restart does not wait", "[broker]"
 }
 
 TEST_CASE("another broker goes on counting where the last one stopped", "[broker]") {
-  Lives lives{3, 2, true};
+  Lives lives{3, 2, 1, true};
   CHECK(lives.lived());
+  CHECK(lives.moves() == 1);
   CHECK(lives.end({.most = 2}, LifeEnd::crash, start));
   CHECK_FALSE(lives.end({.most = 2}, LifeEnd::crash, start));
 }

@@ -116,6 +116,24 @@ TEST_CASE("a device that fails while its node waits to be admitted by another br
   CHECK(state.devices(1).state() == "failed");
 }
 
+TEST_CASE("a node that returns has its new address, and its devices keep their faults", "[broker][core]") {
+  Scene scene;
+  scene.add_node("n0", 7, {}, 2);
+  scene.fail("n0", {1});
+  v1::RegisterNode again;
+  *again.mutable_node() = scene.core.state({}).nodes(0).node();
+  again.mutable_node()->mutable_devices(1)->clear_fault();
+  again.mutable_node()->set_address("10.0.0.2:7000");
+  again.set_agent(7);
+  scene.core.add_node(again, std::make_shared<Somebody>(),
+                      BrokerAnswer<void>{[](const Result<void>& done) { must(done); }});
+  const auto state = scene.core.state({});
+  CHECK(state.nodes(0).agent_address() == "10.0.0.2:7000");
+  REQUIRE(state.devices_size() == 2);
+  CHECK(state.devices(1).state() == "failed");
+  CHECK(state.devices(1).reason() == "it is broken");
+}
+
 TEST_CASE("a fault that another node of the same name tells of is not this one's", "[broker][core]") {
   Scene scene;
   scene.add_node("n0", 7, {}, 2);

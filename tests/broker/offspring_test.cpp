@@ -39,7 +39,7 @@ struct Family : Scene {
     v1::LeaseStarted started;
     started.set_lease(order.lease().id());
     started.set_epoch(order.lease().epoch());
-    core.lease_started(started, nullptr, nullptr);
+    core.lease_started(started);
   }
   using Scene::start;
 

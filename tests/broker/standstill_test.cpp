@@ -247,6 +247,20 @@ TEST_CASE("what was on a node that does not come back is not placed on another t
   CHECK(scene.world.starts.back().restarts() == 1);
 }
 
+TEST_CASE("a node that is away is still shown as drained", "[broker][core]") {
+  Scene scene{watched};
+  scene.add_node();
+  CHECK_FALSE(scene.core.state({}).nodes(0).draining());
+  v1::DrainNode drain;
+  drain.set_name("n0");
+  must(scene.core.drain(drain));
+  scene.stand_still();
+  scene.core.peer_down(scene.node_peer);
+  const auto state = scene.core.state({});
+  CHECK(state.nodes(0).state() == "away");
+  CHECK(state.nodes(0).draining());
+}
+
 TEST_CASE("a node that was stopped is told from one that was lost", "[broker][core]") {
   Scene scene{watched};
   scene.greet(1);

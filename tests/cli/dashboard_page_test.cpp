@@ -18,10 +18,13 @@ using cli::Scrape;
 
 namespace {
 
-Look look_of(const v1::ClusterState& state) {
+/// What command lines need to reach the cluster.
+const std::string connection = "--broker 10.0.0.1:7711 --certs '/my certs'";
+
+Look look_of(const v1::ClusterState& state, const std::string& arguments = connection) {
   Watch watch;
   watch.take(moment_at(std::chrono::seconds{100}), state);
-  return look_at({state, watch, moment_at(std::chrono::seconds{100}), "10.0.0.1:7711"});
+  return look_at({state, watch, moment_at(std::chrono::seconds{100}), "10.0.0.1:7711", arguments});
 }
 
 Scrape<Look> answered(const v1::ClusterState& state) {
@@ -121,12 +124,32 @@ TEST_CASE("each section has its own part and says how the command line shows the
   for (const std::string id : {"devices", "queue", "actors", "calls", "groups", "quotas", "events"}) {
     CHECK(contains(page, "<details id=\"" + id + "\" open=\"\">"));
     CHECK(count_of(page, "data-part=\"" + id + "\"") == 1);
-    CHECK(contains(page, "<code>gpuactors " + id + " --broker 10.0.0.1:7711</code>"));
+    CHECK(contains(page, "<code>gpuactors " + id + " --broker 10.0.0.1:7711 --certs '/my certs'</code>"));
   }
   CHECK(contains(page,
                  "1 node with 1 device: 0 of 1 granted, 0 B of 1 GiB of their memory. Nothing waits for resources. "
                  "0 actors."));
   CHECK(contains(page, "✓ No problems."));
+}
+
+TEST_CASE("every command on the page has what it needs to reach the cluster, and is never cut short") {
+  v1::ClusterState state;
+  fill(state, "x");
+  for (std::uint64_t i = 0; i <= most_actors; ++i)
+    add_actor(state, 100 + i, "a");
+  const auto arguments = "--broker b:1 --certs /" + std::string(1'000, 'd');
+  const auto page = look_of(state, arguments).sections.str();
+  CHECK(read(page).problem.empty());
+  const auto commands = count_of(page, "<code>gpuactors ");
+  CHECK(commands > 12); // of sections, of problems, and of what is left out
+  CHECK(count_of(page, " " + arguments + "</code>") == commands);
+}
+
+TEST_CASE("where there is no node, the page has the command that starts one") {
+  CHECK(contains(look_of({}).sections.str(), "<code>gpuactors node --broker 10.0.0.1:7711 --certs '/my certs'</code>"));
+  v1::ClusterState state;
+  add_node(state, "n0");
+  CHECK_FALSE(contains(look_of(state).sections.str(), "gpuactors node "));
 }
 
 TEST_CASE("what is not known is not shown") {
@@ -169,6 +192,23 @@ TEST_CASE("actors with a place have a link to what they printed, by their number
   CHECK(look.actors.at(5).name == "lab/c0");
   CHECK(look.actors.at(5).handle.id() == 5);
   CHECK(look.actors.at(6).name == "counter 6");
+}
+
+TEST_CASE("actors that have ended have a link to what they printed, on the node that they were on last") {
+  v1::ClusterState state;
+  add_actor(state, 5, "c0");
+  auto& ended = *state.add_ended()->mutable_actor();
+  ended.set_id(4);
+  ended.set_name("c0");
+  ended.mutable_lease()->set_node("n1");
+  state.add_ended()->mutable_actor()->set_id(3); // has never been anywhere
+  const auto look = look_of(state);
+  CHECK(contains(look.sections.str(), "href=\"/logs/4\""));
+  CHECK(count_of(look.sections.str(), "href=") == 2);
+  REQUIRE(look.actors.size() == 2);
+  CHECK(look.actors.at(4).ended_on == "n1");
+  CHECK(look.actors.at(4).handle.id() == 4);
+  CHECK(look.actors.at(5).ended_on.empty());
 }
 
 TEST_CASE("when the broker does not answer, the page says since when and why, above what it said last") {
@@ -269,7 +309,7 @@ TEST_CASE("actors that are not well are shown first, so that none is left out fo
   state.mutable_actors(most_actors + 4)->set_state("restarting");
   Html html;
   const Watch watch;
-  write_actors(html, {state, watch, moment_at(std::chrono::seconds{1}), "b:1"});
+  write_actors(html, {state, watch, moment_at(std::chrono::seconds{1}), "b:1", "--broker b:1"});
   CHECK(contains(html.str(), "⚠ restarting"));
   CHECK(contains(html.str(), "5 more: "));
 }

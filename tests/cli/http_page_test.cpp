@@ -230,6 +230,7 @@ TEST_CASE("a port that is taken and a host that there is not are refused in word
   REQUIRE(!taken);
   CHECK(taken.error().code() == Errc::unavailable);
   CHECK(taken.error().message().find("cannot listen at 127.0.0.1:") != std::string::npos);
+  CHECK(taken.error().message().find("; --listen names another port, 0 any that is free") != std::string::npos);
   const auto nowhere = HttpPage::listen({"256.0.0.1", 0});
   REQUIRE(!nowhere);
   CHECK(nowhere.error().code() == Errc::invalid_argument);

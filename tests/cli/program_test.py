@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Runs gpuactors where it reads and writes files of its user: program_test.py GPUACTORS"""
+"""Runs gpuactors where it reads and writes files of its user, and where arguments are refused without a cluster:
+program_test.py GPUACTORS"""
 
 import json
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -10,6 +12,12 @@ import unittest
 
 PROGRAM = os.path.abspath(sys.argv[1])
 NODE = {"name": "n0", "devices": [{"memory_bytes": "100"}]}
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("GPUACTORS_BROKER", "GPUACTORS_CERTS")}
+# A broker that is not there, for commands that are refused before they look for it.
+NOBODY = ("--broker", "127.0.0.1:1", "--insecure")
+# The head of a shared library of this machine's word size, with nothing in it.
+LIBRARY = b"\x7fELF" + bytes([2 if sys.maxsize > 2**32 else 1]) + bytes(11) + struct.pack(
+    "HHIPPPIHHHHHH", 3, 0, 1, 0, 0, 0, 0, 0, 56 if sys.maxsize > 2**32 else 32, 0, 0, 0, 0)
 
 
 class ProgramTest(unittest.TestCase):
@@ -31,11 +39,18 @@ class ProgramTest(unittest.TestCase):
         with open(os.path.join(self.folder, name), encoding="utf-8") as file:
             return file.read()
 
-    def run_program(self, *arguments, code=0, stdin=""):
+    def run_program(self, *arguments, code=0, stdin="", **variables):
         done = subprocess.run([PROGRAM, *arguments], cwd=self.folder, input=stdin.encode(), capture_output=True,
+                              env={**ENVIRONMENT, "XDG_STATE_HOME": os.path.join(self.folder, "state"), **variables},
                               timeout=60, check=False)
         self.assertEqual(done.returncode, code, done.stderr)
         return done
+
+    def refused(self, *arguments, **variables):
+        """What is said of arguments that are refused: one line."""
+        done = self.run_program(*arguments, code=2, **variables)
+        self.assertEqual((done.stdout, done.stderr.count(b"\n")), (b"", 1), done)
+        return done.stderr.decode()
 
     def test_what_comes_of_standard_input_is_shown_as_plainly_as_what_comes_of_a_file(self):
         self.write("evil.json", self.scenario("a\u009b2Jb"))
@@ -67,6 +82,56 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(self.read("good.json"), before)
         self.assertIn(b"cannot be written: Is a directory",
                       self.run_program("plan", "good.json", "--svg", self.folder, code=2).stderr)
+
+    def test_certificates_are_made_and_shown_where_the_variable_says_unless_a_flag_says_otherwise(self):
+        named = os.path.join(self.folder, "by variable")
+        self.run_program("certs", "init", GPUACTORS_CERTS=named)
+        self.assertTrue({"ca.key", "ca.pem", "node.pem"} <= set(os.listdir(named)))
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "state")))
+        self.assertIn(b"gpuactors authority", self.run_program("certs", "show", GPUACTORS_CERTS=named).stdout)
+        self.run_program("certs", "init", "--certs", "by flag", GPUACTORS_CERTS=named)
+        shown = self.run_program("certs", "show", "--certs", "by flag", "--json", GPUACTORS_CERTS=named).stdout
+        self.assertEqual(os.path.dirname(json.loads(shown)[0]["file"]), "by flag")
+        # An empty flag is the user's own folder.
+        self.assertIn(os.path.join("state", "gpuactors", "certs"),
+                      self.refused("certs", "show", "--certs", "", GPUACTORS_CERTS=named))
+
+    def test_clients_and_daemons_look_for_certificates_where_the_variable_says(self):
+        for command in (("status", "--broker", "127.0.0.1:1"), ("node", "--broker", "127.0.0.1:1"),
+                        ("broker", "--listen", "0.0.0.0:0")):
+            self.assertIn("/by/variable has no certificates", self.refused(*command, GPUACTORS_CERTS="/by/variable"))
+            self.assertIn("/by/flag has no certificates",
+                          self.refused(*command, "--certs", "/by/flag", GPUACTORS_CERTS="/by/variable"))
+
+    def test_plaintext_needs_no_certificates_whatever_the_variable_says(self):
+        done = self.run_program("status", *NOBODY, code=1, GPUACTORS_CERTS="/nowhere")
+        self.assertIn(b"nobody listens at 127.0.0.1:1", done.stderr)
+
+    def test_help_names_the_variable_wherever_there_is_a_folder_of_certificates(self):
+        for command in ((), ("status",), ("dashboard",), ("up",), ("broker",), ("node",), ("certs", "init"),
+                        ("certs", "show")):
+            self.assertIn(b"GPUACTORS_CERTS", self.run_program(*command, "--help").stdout)
+
+    def test_a_program_is_no_plugin_and_a_library_no_program_and_the_right_option_is_named(self):
+        for command in (("up", "--insecure", "--listen", "127.0.0.1:0"), ("node", *NOBODY)):
+            self.assertIn(f"--plugin {PROGRAM} is a program, not a shared library: use --program {PROGRAM}\n",
+                          self.refused(*command, "--plugin", PROGRAM))
+            with open(os.path.join(self.folder, "types.so"), "wb") as file:
+                file.write(LIBRARY)
+            self.assertIn("--program ./types.so is a shared library, not a program: use --plugin ./types.so\n",
+                          self.refused(*command, "--program", "./types.so"))
+
+    def test_what_is_wrong_with_an_option_is_said_before_a_cluster_is_looked_for(self):
+        self.assertIn('--deadline is "soon": a number is expected',
+                      self.refused("drain", "n0", "--deadline", "soon", *NOBODY))
+        self.assertIn('--votes is "-1": a whole number from 1 to', self.refused("broker", "--insecure", "--votes", "-1"))
+        self.assertIn('--settle is "5000": 0 to 3600 is expected', self.refused("broker", "--settle", "5000"))
+        self.assertIn('--heartbeat is "often": seconds are expected', self.refused("status", "--heartbeat", "often"))
+        self.assertIn("--broker needs a value: HOST:PORT", self.refused("status", "--broker"))
+
+    def test_a_node_without_a_name_is_none_for_a_probe_whose_variable_is_not_set(self):
+        self.assertIn('there is no node ""', self.refused("nodes", "", "--devices", "host:1x64MiB"))
+        self.assertIn(b"local", self.run_program("nodes", "local", "--devices", "host:1x64MiB").stdout)
 
 
 if __name__ == "__main__":

@@ -117,6 +117,18 @@ TEST_CASE("a request for a part of a neuron core, or for more than there are, is
         == "neuron_cores is 1.5: they are granted in whole units only, 2 for example");
 }
 
+TEST_CASE("a placement group cannot set aside a part of a neuron core", "[cluster]") {
+  const NeuronTree tree{{2}};
+  auto cluster = with_cores(tree);
+  const auto group =
+      cluster.create_group({{.resources = {{"neuron_cores", 1}}}, {.resources = {{"neuron_cores", 0.5}}}});
+  REQUIRE_FALSE(group.has_value());
+  CHECK(group.error()
+        == Error{Errc::invalid_argument,
+                 "bundle 1: neuron_cores is 0.5: they are granted in whole units only, 1 for example"});
+  CHECK(cluster.create_group({one_core, one_core}).has_value());
+}
+
 TEST_CASE("a child that runs inside its parent's lease shares the parent's cores", "[cluster]") {
   const NeuronTree tree{{2}};
   auto cluster = with_cores(tree);

@@ -5,6 +5,7 @@
 #include <support/catch.hpp>
 
 #include <caf/scoped_actor.hpp>
+#include <fmt/format.h>
 
 #include <filesystem>
 #include <set>
@@ -25,8 +26,15 @@ TEST_CASE("a method's error or exception fails its call and leaves the actor as 
   auto cluster = embed();
   auto actor = *cluster.spawn("accumulator", number(0));
   CHECK(actor.call<Number>("refuse", text("not today")).get().error() == Error{Errc::invalid_argument, "not today"});
-  CHECK(actor.call<Number>("raise", text("boom")).get().error()
-        == Error{Errc::task_failed, "raise threw an exception: boom"});
+  // Whoever has many of them knows which one it was.
+  CHECK(
+      actor.call<Number>("raise", text("boom")).get().error()
+      == Error{Errc::task_failed, fmt::format("raise of actor {} (accumulator) on node local threw an exception: boom",
+                                              actor.id().value())});
+  auto named = must(cluster.spawn("accumulator", number(0), {.gpus = 0.5, .name = "sum"}));
+  CHECK(
+      named.call<Number>("raise", text("boom")).get().error()
+      == Error{Errc::task_failed, "raise of actor sum (accumulator) on node local, device 0 threw an exception: boom"});
   CHECK(must(actor.call<Number>("add", number(1)).get()).value() == 1);
 }
 
@@ -41,10 +49,11 @@ TEST_CASE("a constructor that throws is an error of spawn, and its share is free
 
 TEST_CASE("a constructor that fails with an error gives spawn that error, unless it is another's loss", "[cluster]") {
   auto cluster = embed();
-  const auto no_room = cluster.spawn("accumulator", number(-2), {.gpus = 1});
+  const auto no_room = cluster.spawn("accumulator", number(-2), {.gpus = 1, .name = "sum"});
   REQUIRE_FALSE(no_room.has_value());
   CHECK(no_room.error()
-        == Error{Errc::out_of_memory, "the constructor of actor type accumulator failed: no room for -2"});
+        == Error{Errc::out_of_memory,
+                 "the constructor of actor sum (accumulator) on node local, device 0 failed: no room for -2"});
   // A lost worker would be a reason to start the actor again, and this one is in order.
   CHECK(cluster.spawn("accumulator", number(-3), {.gpus = 1, .max_restarts = 3}).error().code() == Errc::task_failed);
   auto actor = must(cluster.spawn("accumulator", number(1), {.gpus = 1}));
@@ -77,13 +86,14 @@ TEST_CASE("three actors of half a device on two devices land on 0, 0 and 1", "[c
 TEST_CASE("an allocation beyond the lease names asked, used and limit, and the neighbour does not notice",
           "[cluster]") {
   auto cluster = embed("host:1x64MiB");
-  auto small = *cluster.spawn("fraction", {}, {.memory_bytes = 1U << 20});
+  auto small = *cluster.spawn("fraction", {}, {.memory_bytes = 1U << 20, .name = "small"});
   auto other = *cluster.spawn("fraction", {}, {.memory_bytes = 1U << 20});
   REQUIRE(small.call<Number>("allocate", number(600'000)).get().has_value());
   const auto refused = small.call<Number>("allocate", number(600'000)).get();
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code() == Errc::out_of_memory);
   CHECK(refused.error().message().find("1048576") != std::string::npos);
+  CHECK(refused.error().message().starts_with("actor small (fraction) on node local, device 0 asked for "));
   CHECK(other.call<Number>("allocate", number(600'000)).get().has_value());
 }
 
@@ -427,6 +437,30 @@ public:
 
   Result<std::unique_ptr<Backend>> open(const BackendOptions& options) override {
     return inner_->open(options);
+  }
+
+  [[nodiscard]] Device& undecorated() noexcept override {
+    return inner_->undecorated();
+  }
+
+  [[nodiscard]] bool is_open() const override {
+    return inner_->is_open();
+  }
+
+  Result<std::size_t> shared_footprint(std::size_t bytes) override {
+    return inner_->shared_footprint(bytes);
+  }
+
+  Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::size_t bytes) override {
+    return inner_->make_shared_memory(bytes);
+  }
+
+  Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes) override {
+    return inner_->open_shared_memory(descriptor, bytes);
+  }
+
+  void dispose(std::shared_ptr<void> what) override {
+    inner_->dispose(std::move(what));
   }
 
 private:

@@ -238,7 +238,7 @@ TEST_CASE("a batch of one call answers it, and knows its actor", "[cluster]") {
 
 TEST_CASE("calls of a batch fail together with the method, or each with its own error", "[cluster]") {
   auto cluster = with_adders();
-  auto actor = must(cluster.spawn(adder));
+  auto actor = must(cluster.spawn(adder, {}, {.name = "a"}));
   const auto both = [&](const std::string& how) {
     auto first = actor.call(fault, text(how));
     auto second = actor.call(fault, text("well"));
@@ -247,7 +247,8 @@ TEST_CASE("calls of a batch fail together with the method, or each with its own 
     return error;
   };
   CHECK(both("error") == Error{Errc::unavailable, "no model"});
-  CHECK(both("throw") == Error{Errc::task_failed, "fault threw an exception: on purpose"});
+  CHECK(both("throw")
+        == Error{Errc::task_failed, "fault of actor a (adder) on node local, device 0 threw an exception: on purpose"});
   CHECK(both("too few") == Error{Errc::task_failed, "the method has made 1 answers for a batch of 2 calls"});
   auto calls = call(actor, each, 2);
   CHECK(fails(actor.call(each, number(-1)).get().error(), Errc::invalid_argument, "less than zero"));

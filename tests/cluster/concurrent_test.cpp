@@ -199,7 +199,9 @@ TEST_CASE("errors and exceptions of a concurrent method are those of its call", 
   auto actor = must(cluster.spawn(worker));
   CHECK(actor.call(stumble, text("busy")).get().error() == Error{Errc::unavailable, "busy"});
   CHECK(actor.call(stumble, text("throw")).get().error()
-        == Error{Errc::task_failed, "stumble threw an exception: on purpose"});
+        == Error{Errc::task_failed,
+                 fmt::format("stumble of actor {} (worker) on node local threw an exception: on purpose",
+                             actor.id().value())});
   CHECK(actor.call<Number>("progress", text("x")).get().error().code() == Errc::invalid_argument);
   CHECK(must(actor.call(progress).get()).value() == 0);
 }

@@ -5,6 +5,8 @@
 
 #include <support/catch.hpp>
 
+#include <fmt/format.h>
+
 using namespace gpuactors;
 using namespace gpuactors::test;
 
@@ -47,7 +49,11 @@ TEST_CASE("an error of a device fails the call, and the actor goes on", "[cluste
                 Error{Errc::out_of_memory, "the device has no memory left (injected)"});
   const auto refused = actor->call<Number>("allocate", number(1024)).get();
   REQUIRE_FALSE(refused.has_value());
-  CHECK(refused.error().code() == Errc::out_of_memory);
+  // The device knows neither the actor nor its own node.
+  CHECK(refused.error()
+        == Error{Errc::out_of_memory, fmt::format("actor {} (fraction) on node {}, device 0: the device has no memory "
+                                                  "left (injected)",
+                                                  actor->id().value(), actor->lease().node)});
   CHECK(actor->call<Number>("allocate", number(1024)).get().has_value());
   CHECK(device_state(cluster, 0) == "ok");
 }

@@ -352,10 +352,10 @@ TEST_CASE("an actor that ends itself withdraws the streams that it keeps, before
 
 TEST_CASE("a method that keeps its stream and fails ends it", "[cluster]") {
   auto cluster = with_tellers();
-  auto actor = must(cluster.spawn(teller));
+  auto actor = must(cluster.spawn(teller, {}, {.name = "t"}));
   CHECK(read(actor.stream(stumble_stream, text("busy"))) == "first unavailable: busy");
   CHECK(read(actor.stream(stumble_stream, text("throw")))
-        == "first task_failed: stumble threw an exception: on purpose");
+        == "first task_failed: stumble of actor t (teller) on node local threw an exception: on purpose");
   // The stream is a local object there, which is destroyed before the call has its error.
   CHECK(read(actor.stream(stumble_stream, text("twice"))) == "first invalid_argument: the stream was kept before");
   CHECK(read(actor.stream(stumble_stream, text("write")))

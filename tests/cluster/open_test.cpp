@@ -32,30 +32,34 @@ std::string why_not(const std::vector<const char*>& arguments) {
   return refused.error().message();
 }
 
-/// Sets the variable GPUACTORS_BROKER, or removes it, for as long as this lives: who runs the tests may have it set.
-class BrokerVariable {
+/// Sets a variable, or removes it, for as long as this lives: who runs the tests may have it set.
+class Variable {
 public:
-  explicit BrokerVariable(const char* value) {
-    if (const auto* before = std::getenv("GPUACTORS_BROKER"); before != nullptr)
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const auto* before = std::getenv(name_); before != nullptr)
       before_ = before;
     set(value);
   }
-  BrokerVariable(const BrokerVariable&) = delete;
-  BrokerVariable& operator=(const BrokerVariable&) = delete;
-  ~BrokerVariable() {
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() {
     set(before_ ? before_->c_str() : nullptr);
   }
 
 private:
-  static void set(const char* value) {
+  void set(const char* value) const {
     if (value != nullptr)
-      setenv("GPUACTORS_BROKER", value, 1);
+      setenv(name_, value, 1);
     else
-      unsetenv("GPUACTORS_BROKER");
+      unsetenv(name_);
   }
 
+  const char* name_;
   std::optional<std::string> before_;
 };
+
+constexpr auto broker_variable = "GPUACTORS_BROKER";
+constexpr auto certs_variable = "GPUACTORS_CERTS";
 
 /// Gives the program's file another name for as long as this lives.
 class ProgramName {
@@ -125,7 +129,7 @@ TEST_CASE("a program whose file is named in other bytes than UTF-8 is shown all 
 }
 
 TEST_CASE("arguments choose the cluster, in both spellings, and the program's own are left alone", "[cluster]") {
-  const BrokerVariable none{nullptr};
+  const Variable none{broker_variable, nullptr};
   const auto running = must(read({"--epochs", "3", "--broker=127.0.0.1:7711", "--certs", "there", "--insecure",
                                   "--heartbeat", "0.5", "--link-timeout=2", "--reconnect-grace", "60"}));
   CHECK(running.connects());
@@ -143,15 +147,35 @@ TEST_CASE("arguments choose the cluster, in both spellings, and the program's ow
 }
 
 TEST_CASE("a program's own command line opens an embedded cluster", "[cluster]") {
-  const BrokerVariable none{nullptr};
+  const Variable none{broker_variable, nullptr};
   const std::vector<const char*> arguments{"program", "--devices", "host:1x1MiB", "--epochs", "3", "--", "--brokr"};
   CHECK(Cluster::open(static_cast<int>(arguments.size()), arguments.data()).has_value());
 }
 
 TEST_CASE("the environment names the broker where the arguments do not", "[cluster]") {
-  const BrokerVariable variable{"127.0.0.1:1"};
+  const Variable variable{broker_variable, "127.0.0.1:1"};
   CHECK(must(read({})).connect.broker == "127.0.0.1:1");
   CHECK(must(read({"--broker", "127.0.0.1:2"})).connect.broker == "127.0.0.1:2");
+}
+
+TEST_CASE("the environment names the folder of certificates where the arguments do not", "[cluster]") {
+  const Variable variable{certs_variable, "/their/certs"};
+  CHECK(must(read({})).connect.certificates == "/their/certs");
+  CHECK(must(read({"--certs", "here"})).connect.certificates == "here");
+  CHECK(must(read({"--certs="})).connect.certificates.empty()); // the user's own, whatever the variable says
+  const Variable none{certs_variable, nullptr};
+  CHECK(must(read({})).connect.certificates.empty());
+}
+
+TEST_CASE("plaintext needs no certificates, also where the environment names some", "[cluster]") {
+  const Variable certs{certs_variable, "/nowhere/at/all"};
+  auto options = must(read({"--broker", "127.0.0.1:1"}));
+  options.connect.timeout = 0s;
+  const auto refused = Cluster::open(options);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().message().find("/nowhere/at/all") != std::string::npos);
+  options.connect.insecure = must(read({"--insecure"})).connect.insecure;
+  CHECK(Cluster::open(options).has_value());
 }
 
 TEST_CASE("arguments that cannot be meant are refused", "[cluster]") {
@@ -165,7 +189,7 @@ TEST_CASE("arguments that cannot be meant are refused", "[cluster]") {
 
 TEST_CASE("what belongs to another cluster, or is out of its limits, is refused before anything is opened",
           "[cluster]") {
-  const BrokerVariable none{nullptr};
+  const Variable none{broker_variable, nullptr};
   const auto why = [](const std::vector<const char*>& arguments) {
     const auto refused = Cluster::open(must(read(arguments)));
     REQUIRE_FALSE(refused.has_value());

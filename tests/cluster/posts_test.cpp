@@ -233,7 +233,10 @@ TEST_CASE("an exception of what was posted ends the actor, which says why and re
     return now && now->text() == "constructed; ";
   }));
   REQUIRE(actor.call(post_throw, text("last reason")).get().has_value());
-  CHECK(eventually([&] { return why_ended(cluster).ends_with("has posted threw an exception: last reason"); }));
+  CHECK(eventually([&] {
+    return why_ended(cluster).ends_with(
+        "a function that actor p (poster) on node local has posted threw an exception: last reason");
+  }));
 }
 
 TEST_CASE("a function that posts itself again after a while is a timer", "[cluster]") {

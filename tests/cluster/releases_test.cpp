@@ -45,6 +45,13 @@ private:
 
 } // namespace
 
+TEST_CASE("nodes of an embedded cluster have the release of their program", "[cluster][releases]") {
+  auto cluster = must(Cluster::embed());
+  const auto state = must(cluster.state());
+  REQUIRE(state.nodes_size() == 1);
+  CHECK(state.nodes(0).release() == release);
+}
+
 TEST_CASE("a program that connects to a broker of a later release hears at once which of the two is too old",
           "[cluster][releases]") {
   RawPort broker{later_greeting()};

@@ -6,15 +6,17 @@
 #include <conformance/candidates.hpp>
 #include <conformance/probe_kernels.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <set>
+#include <sstream>
 
 namespace gpuactors::conformance {
 
 namespace {
 
-std::shared_ptr<Device> make_host() {
+Result<std::shared_ptr<Device>> make_host() {
   DeviceInfo info;
   info.name = "host";
   info.accelerator_type = "host";
@@ -23,7 +25,7 @@ std::shared_ptr<Device> make_host() {
   return std::make_shared<host::HostDevice>(std::move(info));
 }
 
-Result<std::shared_ptr<Device>> make_cuda() {
+Result<std::shared_ptr<Device>> open_cuda() {
   GPUACTORS_LET(module, load_cuda_module());
   GPUACTORS_LET(devices, module->devices());
   if (devices.empty())
@@ -32,27 +34,65 @@ Result<std::shared_ptr<Device>> make_cuda() {
   return module->device(devices[0]);
 }
 
-std::vector<Candidate> make_candidates() {
+/// One device, also where it is decorated: its memory is divided among the contexts of one object.
+Result<std::shared_ptr<Device>> make_cuda() {
+  static const auto device = open_cuda();
+  return device;
+}
+
+template <Result<std::shared_ptr<Device>> (*Make)()>
+Result<std::shared_ptr<Device>> make_faulty() {
+  GPUACTORS_LET(inner, Make());
+  return std::make_shared<faulty::FaultyDevice>(std::move(inner), std::make_shared<faulty::Plan>());
+}
+
+struct Kind {
+  std::string name;
+  Result<std::shared_ptr<Device>> (*make)();
+  /// By which it is chosen together with others.
+  std::string group;
+};
+
+const Kind kinds[] = {
+    {"host", &make_host, "host"},
+    {"faulty(host)", &make_faulty<&make_host>, "faulty"},
+    {"cuda", &make_cuda, "cuda"},
+    {"faulty(cuda)", &make_faulty<&make_cuda>, "faulty"},
+};
+
+[[noreturn]] void refuse(const std::string& name, const std::string& why) {
+  std::cerr << "GPUACTORS_CONFORMANCE asks for " << name << ": " << why << '\n';
+  std::exit(1);
+}
+
+/// The names in GPUACTORS_CONFORMANCE; none: all devices that are there.
+std::set<std::string> chosen_names() {
   const char* chosen = std::getenv("GPUACTORS_CONFORMANCE");
-  const auto wants = [chosen](std::string_view name) {
-    return chosen == nullptr || std::string_view{chosen}.find(name) != std::string_view::npos;
-  };
+  std::istringstream list{chosen != nullptr ? chosen : ""};
+  std::set<std::string> names;
+  for (std::string name; std::getline(list, name, ',');) {
+    const auto is_it = [&name](const Kind& kind) { return kind.name == name || kind.group == name; };
+    if (std::none_of(std::begin(kinds), std::end(kinds), is_it))
+      refuse(name, "there is no such device");
+    names.insert(name);
+  }
+  return names;
+}
+
+std::vector<Candidate> make_candidates() {
+  const auto names = chosen_names();
   std::vector<Candidate> result;
-  if (wants("host"))
-    result.push_back({"host", make_host()});
-  if (wants("faulty"))
-    result.push_back(
-        {"faulty(host)", std::make_shared<faulty::FaultyDevice>(make_host(), std::make_shared<faulty::Plan>())});
-  if (wants("cuda")) {
-    auto cuda = make_cuda();
-    if (cuda) {
-      result.push_back({"cuda", *cuda});
-    } else if (chosen != nullptr) {
-      std::cerr << "GPUACTORS_CONFORMANCE asks for cuda: " << cuda.error().message() << '\n';
-      std::exit(1);
-    } else {
-      std::cerr << "cuda is skipped: " << cuda.error().message() << '\n';
-    }
+  for (const auto& kind : kinds) {
+    const bool is_named = names.contains(kind.name);
+    if (!names.empty() && !is_named && !names.contains(kind.group))
+      continue;
+    auto device = kind.make();
+    if (device)
+      result.push_back({kind.name, std::move(*device)});
+    else if (is_named)
+      refuse(kind.name, device.error().message());
+    else
+      std::cerr << kind.name << " is skipped: " << device.error().message() << '\n';
   }
   return result;
 }

@@ -365,7 +365,7 @@ TEST_CASE("contexts of one device work on many threads at once") {
 TEST_CASE("many idle contexts cost little and close again") {
   FOR_EACH_DEVICE(candidate) {
     std::vector<std::unique_ptr<Context>> contexts;
-    for (int i = 0; i < (candidate.name == "cuda" ? 32 : 1000); ++i)
+    for (int i = 0; i < (candidate.device->info().kind == DeviceKind::cuda ? 32 : 1000); ++i)
       contexts.push_back(open(candidate, std::uint64_t{1} << 20));
     for (auto& context : contexts)
       REQUIRE(context->stream().launch(no_arguments, 1));

@@ -198,6 +198,50 @@ TEST_CASE("a device reports its memory") {
   }
 }
 
+TEST_CASE("a tensor moves into memory that processes share, or is refused by a device that has none") {
+  FOR_EACH_DEVICE(candidate) {
+    const auto context = open(candidate);
+    auto& stream = context->stream();
+    const auto tensor = stream.tensor_from(std::vector<float>{1, 2, 3});
+    REQUIRE(tensor);
+    // By that, who fetches a tensor decides whether to ask for its memory.
+    CHECK(candidate.device->is_open() == (candidate.device->info().kind == DeviceKind::cuda));
+    const auto before = context->memory_used();
+    const auto footprint = candidate.device->shared_footprint(tensor->bytes());
+    const auto shared = tensor->shareable(stream, {});
+    REQUIRE(shared.has_value() == footprint.has_value());
+    if (shared) {
+      CHECK(*stream.to_host<float>(*shared) == std::vector<float>{1, 2, 3});
+      REQUIRE(shared->shared_memory() != nullptr);
+      CHECK(shared->shared_memory()->descriptor() >= 0);
+      CHECK(shared->shared_memory()->footprint() == *footprint);
+      CHECK(context->memory_used() == before + *footprint);
+    } else {
+      CHECK(shared.error().code() == Errc::unsupported);
+      CHECK(context->memory_used() == before);
+    }
+  }
+}
+
+TEST_CASE("copies and products of a tensor whose memory was taken back say that, and do nothing") {
+  FOR_EACH_DEVICE(candidate) {
+    const auto context = open(candidate);
+    auto& stream = context->stream();
+    auto gone = stream.tensor_from(std::vector<float>(4, 1.0F), {2, 2});
+    REQUIRE(gone);
+    REQUIRE(context->reclaim());
+    auto kept = stream.tensor_from(std::vector<float>(4, 2.0F), {2, 2});
+    REQUIRE(kept);
+    const Error expected{Errc::lease_expired, "the memory of this tensor was reclaimed"};
+    CHECK(stream.copy(*gone, *kept).error() == expected);
+    CHECK(stream.copy(*kept, *gone).error() == expected);
+    CHECK(stream.gemm(*gone, *kept, *kept).error() == expected);
+    CHECK(stream.gemm(*kept, *gone, *kept).error() == expected);
+    CHECK(stream.gemm(*kept, *kept, *gone).error() == expected);
+    CHECK(*stream.to_host<float>(*kept) == std::vector<float>(4, 2.0F));
+  }
+}
+
 TEST_CASE("tensors are filled and copied by their elements, and other numbers or types are refused") {
   FOR_EACH_DEVICE(candidate) {
     auto context = open(candidate);

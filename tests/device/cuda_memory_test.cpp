@@ -160,6 +160,21 @@ TEST_CASE("what was freed and nobody has waited for is there for libraries, too"
   }));
 }
 
+TEST_CASE("a lease of less than the driver's chunk keeps one from message to message") {
+  const auto device = make_cuda_device();
+  const auto all = left_on(*device);
+  const auto small = *Context::open(device, {Share{100}, 16 * mib, "small", nullptr});
+  for (int message = 0; message < 2; ++message) {
+    REQUIRE(small->stream().allocate(mib));
+    REQUIRE(small->stream().synchronize());
+    CHECK(left_on(*device) == all - 32 * mib);
+  }
+  // But not beside what others reserve of it.
+  const auto reserved = Reservation::of(small->quota(), mib);
+  REQUIRE(reserved);
+  CHECK(left_on(*device) == all);
+}
+
 TEST_CASE("a reservation that outlives its context tells nobody") {
   const auto device = make_cuda_device();
   auto lease = open_lease(device);

@@ -34,6 +34,40 @@ struct Bench {
   }
 };
 
+/// Memory that no host device has.
+struct NoMemory final : SharedMemory {
+  [[nodiscard]] void* data() const noexcept override {
+    return nullptr;
+  }
+
+  [[nodiscard]] std::size_t footprint() const noexcept override {
+    return 256;
+  }
+
+  [[nodiscard]] int descriptor() const noexcept override {
+    return -1;
+  }
+};
+
+template <class T>
+Result<void> unless_unsupported(const Result<T>& result) {
+  if (result || result.error().code() == Errc::unsupported)
+    return {};
+  return fail(result.error());
+}
+
+/// Makes the calls that host devices answer with `unsupported`: a plan can make them fail all the same.
+Result<void> ask_for_too_much(Bench& bench, Context& context, Tensor& tensor) {
+  auto& stream = context.stream();
+  GPUACTORS_TRY(unless_unsupported(stream.copy_from(*bench.host, tensor.raw(), tensor.raw(), tensor.bytes())));
+  GPUACTORS_TRY(unless_unsupported(stream.native()));
+  GPUACTORS_TRY(unless_unsupported(context.compile({"source", "name"})));
+  GPUACTORS_TRY(unless_unsupported(stream.attach(std::make_shared<NoMemory>(), DType::u8, {1})));
+  GPUACTORS_TRY(unless_unsupported(bench.device->shared_footprint(1)));
+  GPUACTORS_TRY(unless_unsupported(bench.device->make_shared_memory(1)));
+  return unless_unsupported(bench.device->open_shared_memory(-1, 1));
+}
+
 /// A small program that uses every kind of call, and holds things while it goes on.
 Result<float> program(Bench& bench, Tensor& pinned) {
   GPUACTORS_LET(context, Context::open(bench.device, {Share::whole(1), 1 << 20, "program", bench.lease}));
@@ -48,6 +82,8 @@ Result<float> program(Bench& bench, Tensor& pinned) {
   GPUACTORS_TRY(stream.wait(side));
   GPUACTORS_LET(graph, stream.capture([&] { return stream.copy(b, b); }));
   GPUACTORS_TRY(stream.launch(graph));
+  GPUACTORS_TRY(context->host_buffer(100));
+  GPUACTORS_TRY(ask_for_too_much(bench, *context, b));
   pinned = b.pinned();
   GPUACTORS_LET(forgotten, stream.allocate(1000));
   forgotten.release();

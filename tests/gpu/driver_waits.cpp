@@ -115,6 +115,25 @@ void check_driver_waits(Lab& lab) {
     props.maxSize = 64 * mib;
     must(driver.mem_pool_create(&pieces.pool, &props));
   });
+  // What the library calls on threads of its own beside the work of others.
+  CUstream side = nullptr;
+  attempt("cuStreamCreate", [&] { must(driver.stream_create(&side, CU_STREAM_NON_BLOCKING)); });
+  attempt("cuStreamWaitEvent and cuLaunchHostFunc", [&] {
+    must(driver.event_record(pieces.event, side));
+    must(driver.stream_wait_event(side, pieces.event, CU_EVENT_WAIT_DEFAULT));
+    must(driver.launch_host_func(
+        side, [](void*) {}, nullptr));
+    wait_bare(driver, side);
+  });
+  attempt("cuMemFreeAsync, its end, and cuMemPoolTrimTo", [&] {
+    CUdeviceptr memory = 0;
+    must(driver.mem_alloc_from_pool_async(&memory, mib, pieces.pool, side));
+    must(driver.mem_free_async(memory, side));
+    must(driver.event_record(pieces.event, side));
+    must(driver.event_synchronize(pieces.event));
+    must(driver.mem_pool_trim_to(pieces.pool, 0));
+  });
+  must(driver.stream_destroy(side));
   attempt("the first launch of a kernel", [&] { launch_and_wait(driver, kernel, pieces.stream); });
   attempt("the next launch", [&] { launch_and_wait(driver, kernel, pieces.stream); });
   attempt("cublasCreate", [&] { must(lab.cublas.create(&pieces.handle)); });

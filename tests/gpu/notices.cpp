@@ -3,6 +3,7 @@
 #include <gpu/kernels.hpp>
 #include <gpu/lab.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <future>
@@ -80,7 +81,8 @@ struct Lateness {
   double behind = 0;
 };
 
-Lateness measure(std::vector<std::unique_ptr<Lane>>& lanes, std::size_t count, std::uint32_t rounds, bool notifies) {
+Lateness measure_once(std::vector<std::unique_ptr<Lane>>& lanes, std::size_t count, std::uint32_t rounds,
+                      bool notifies) {
   for (std::size_t i = 0; i < count; ++i)
     lanes[i]->begin(rounds, notifies);
   for (std::size_t done = 0; done < count;) {
@@ -95,6 +97,18 @@ Lateness measure(std::vector<std::unique_ptr<Lane>>& lanes, std::size_t count, s
       worst.told = std::max(worst.told, lanes[i]->told_late());
   }
   return worst;
+}
+
+/// The least of several times: a thread that looks on loses its processor now and then, which delays nothing but its
+/// look.
+Lateness measure(std::vector<std::unique_ptr<Lane>>& lanes, std::size_t count, std::uint32_t rounds, bool notifies) {
+  constexpr int times = 3;
+  auto least = measure_once(lanes, count, rounds, notifies);
+  for (int i = 1; i < times; ++i) {
+    const auto next = measure_once(lanes, count, rounds, notifies);
+    least = {std::min(least.told, next.told), std::min(least.behind, next.behind)};
+  }
+  return least;
 }
 
 /// Rounds of the kernel for so many milliseconds.

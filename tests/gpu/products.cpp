@@ -148,15 +148,18 @@ double judge_whole(Lab& lab, const char* row, Context& context, Matrices& matric
 void measure_products(Lab& lab) {
   const auto n = lab.sized(std::int64_t{4096}, std::int64_t{64});
   const auto rounds = lab.sized(30, 2);
+  // On twice the SMs, for as long. 16-bit products take a twentieth of that. A turn takes long beside the 0.3 ms and
+  // more that the driver needs to wake a thread.
+  const auto whole_rounds = lab.sized(60, 2);
+  const auto narrow_rounds = lab.sized(900, 2);
   const BareContext bare_context{lab};
   double whole = 0;
   {
     const auto context = open(lab, Share::whole(1));
     Matrices matrices{*context, n};
-    whole = judge_whole(lab, "product whole", *context, matrices, rounds);
-    // These take a twentieth of the time.
+    whole = judge_whole(lab, "product whole", *context, matrices, whole_rounds);
     Matrices narrow{*context, n, BFloat16{0.5F}, BFloat16{0.25F}};
-    (void)judge_whole(lab, "product 16-bit", *context, narrow, lab.sized(300, 2));
+    (void)judge_whole(lab, "product 16-bit", *context, narrow, narrow_rounds);
   }
   const auto half = open(lab, Share{Share::one / 2});
   if (half->granted().compute != ComputeEnforcement::sm_groups)

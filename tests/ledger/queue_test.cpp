@@ -163,3 +163,29 @@ TEST_CASE("of many different requests that wait, only so many reasons are found,
   CHECK(explained == std::vector<bool>{true, true, true, true, false});
   CHECK(f.ledger.pending().size() == 6);
 }
+
+TEST_CASE("a ledger can be moved while leases are lent and requests wait") {
+  Fixture f({node_of("n0", 2), node_of("n1", 2)});
+  auto spread = gpus(1);
+  spread.strategy = Strategy::spread;
+  const auto parent = f.submit(spread);
+  auto child = gpus(0.5);
+  child.parent = parent.lease->id;
+  child.wait_for_nodes = true;
+  CHECK(f.submit_group(GroupStrategy::strict_spread, {gpus(1), gpus(1)}).kind == Kind::granted);
+  const auto last = f.submit(gpus(1));
+  CHECK(f.submit(child).lease->parent == parent.lease->id);
+  const auto waiting = f.submit(gpus(1));
+  CHECK(waiting.kind == Kind::pending);
+  f.advance(seconds{2});
+  CHECK(f.ledger.reservations().size() == 1);
+
+  auto moved = std::move(f.ledger);
+  moved.check();
+  f.ledger = Ledger{};
+  f.ledger = std::move(moved);
+  f.ledger.check();
+  CHECK(f.ledger.leases().size() == 3);
+  CHECK(f.ledger.bundles_of(GroupId{1}).size() == 2);
+  CHECK(f.release(last).back().request == waiting.request);
+}

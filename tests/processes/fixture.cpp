@@ -77,7 +77,7 @@ std::size_t Processes::start(const std::string& name, std::vector<std::string> a
     arguments.insert(arguments.end(), {"--heartbeat", "0.2", "--link-timeout", fmt::format("{}", to_seconds(link_))});
   command.arguments = std::move(arguments);
   command.set["XDG_STATE_HOME"] = folder_.path().string();
-  command.removed = {"GPUACTORS_BROKER"};
+  command.removed = {"GPUACTORS_BROKER", "GPUACTORS_CERTS"};
   command.tag = name;
   std::size_t before = 0;
   {

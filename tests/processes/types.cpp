@@ -120,6 +120,12 @@ public:
     return test::variable(name.text());
   }
 
+  /// Writes a line.
+  Number say(const Text& line) {
+    std::cout << line.text() << std::endl;
+    return number(sum_);
+  }
+
   Number restarts(const google::protobuf::Empty&) {
     return number(Actor::restarts());
   }
@@ -247,6 +253,7 @@ GPUACTORS_ACTOR("counter", test::Counter, Number)
     .method("pid", &Counter::pid)
     .method("variable", &Counter::variable)
     .method("restarts", &Counter::restarts)
+    .method("say", &Counter::say)
     .method("fall", &Counter::fall)
     .method("fall_once", &Counter::fall_once)
     .method("count", &Counter::count)

@@ -90,6 +90,8 @@ private:
     request->arrived = now_;
     if (random_() % 2 == 0)
       request->deadline = now_ + std::chrono::microseconds{random_() % 60'000};
+    if (random_() % 4 == 0)
+      request->begin_by = now_ + std::chrono::microseconds{random_() % 30'000};
     const Capacity capacity{random_() % 3, now_ + std::chrono::microseconds{random_() % 4'000}, a_quarter};
     if (queue_.admit(request, now_, capacity))
       answers_[request] = 0;
@@ -153,7 +155,7 @@ private:
 
   void expire() {
     for (const auto& request : queue_.expire(now_)) {
-      REQUIRE(request->deadline <= now_);
+      REQUIRE((request->deadline <= now_ || (request->begin_by <= now_ && !request->again)));
       answer(request);
     }
     REQUIRE(queue_.next_due() > now_);

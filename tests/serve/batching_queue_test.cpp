@@ -403,3 +403,57 @@ TEST_CASE("all that is here can be taken at the end", "[serve]") {
   CHECK(queue.next_due() == never);
   CHECK(queue.counts().failed == 3);
 }
+
+TEST_CASE("a request gives up when it has waited for its turn as long as it may, and not when it runs", "[serve]") {
+  const BatchTimes times;
+  BatchQueue queue{{.max_batch = 1}, times};
+  const auto first = request(1, 1, start + 10s);
+  const auto second = request(1, 1, start + 10s);
+  const auto third = request(1, 1, start + 1s);
+  for (const auto& one : {first, second, third}) {
+    one->begin_by = start + 2s;
+    REQUIRE(queue.admit(one, start, one_idle));
+  }
+  CHECK(queue.next_due() == start + 1s);
+  CHECK(queue.next(start, share).batch == std::vector{first});
+  CHECK(queue.expire(start + 1s) == std::vector{third});
+  CHECK(queue.next_due() == start + 2s);
+  CHECK(queue.expire(start + 2s) == std::vector{second});
+  CHECK(queue.counts().expired_waiting == 2);
+  // What runs has its own time, and what was lost with its batch waits again without one.
+  CHECK(queue.next_due() == start + 10s);
+  REQUIRE(queue.put_back(first));
+  CHECK(queue.next_due() == start + 10s);
+  CHECK(queue.expire(start + 9s).empty());
+  CHECK(queue.next(start + 9s, share).batch == std::vector{first});
+  CHECK(queue.settle(*first));
+  CHECK(queue.next_due() == never);
+}
+
+TEST_CASE("a batch that is held back goes before one of its requests has waited for as long as it may", "[serve]") {
+  const BatchTimes times;
+  BatchQueue queue{{.max_batch = 8, .max_delay = 100ms}, times};
+  const auto one = request();
+  one->begin_by = start + 20ms;
+  REQUIRE(queue.admit(one, start, one_idle));
+  const auto held = queue.next(start, share);
+  CHECK(held.batch.empty());
+  CHECK(held.ask_again == start + 19ms);
+  CHECK(queue.next(start + 19ms, share).batch == std::vector{one});
+}
+
+TEST_CASE("those that wait are taken out together, but for those that are to stay", "[serve]") {
+  const BatchTimes times;
+  BatchQueue queue{{.max_batch = 1}, times};
+  const auto runs = request();
+  const auto stays = request();
+  const auto goes = request(1, 1, start + 1s);
+  for (const auto& one : {runs, stays, goes})
+    REQUIRE(queue.admit(one, start, one_idle));
+  CHECK(queue.next(start, share).batch == std::vector{runs});
+  CHECK(queue.take_waiting([&](const Request& one) { return &one == stays.get(); }) == std::vector{goes});
+  CHECK(queue.waiting() == 1);
+  CHECK(queue.running() == 1);
+  CHECK(queue.counts().failed == 1);
+  CHECK(queue.next_due() == never);
+}

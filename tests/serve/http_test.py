@@ -135,7 +135,9 @@ class Requests(WithServer):
         index = self.ask("POST", "/v2/repository/index", b"{}").json
         self.assertIn({"name": "line", "version": "1", "state": "READY", "reason": ""}, index)
         self.assertEqual(self.ask("POST", "/v2/repository/models/echo/unload").status, 200)
-        self.assertEqual(self.ask("GET", "/v2/models/echo/ready").status, 503)
+        answer = self.ask("GET", "/v2/models/echo/ready")
+        self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "1"))
+        self.assertEqual(answer.json, {"name": "echo", "ready": False, "reason": "unloaded"})
         self.assertEqual(self.ask("GET", "/v2/health/ready").json, {"ready": False})
         self.assertEqual(len(self.ask("POST", "/v2/repository/index", b'{"ready":true}').json), 4)
         self.assertEqual(self.ask("POST", "/v2/repository/models/echo/load",

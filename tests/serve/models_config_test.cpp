@@ -25,7 +25,8 @@ TEST_CASE("a model is a name and a file, with the defaults of the command line",
 TEST_CASE("keys of a model go before the defaults", "[serve]") {
   const auto config = must(parse_model("a=f,gpus=0.5,memory=2GiB,replicas=2,min-replicas=1,max-replicas=4,"
                                        "idle-after=2.5,max-batch=8,max-queue=9,max-delay=0.5,timeout=20,priority=3,"
-                                       "ahead=1,max-sequences=7,sequence-idle=1.5",
+                                       "ahead=1,max-sequences=7,sequence-idle=1.5,replica-wait=0,in-place=true,"
+                                       "queue-timeout=40",
                                        {}));
   CHECK(config.gpus == 0.5);
   CHECK(config.memory_bytes == 2ULL << 30);
@@ -40,6 +41,9 @@ TEST_CASE("keys of a model go before the defaults", "[serve]") {
   CHECK(config.ahead == 1);
   CHECK(config.max_sequences == 7);
   CHECK(config.sequence_idle == 1500ms);
+  CHECK(config.replica_wait == 0s);
+  CHECK(config.in_place);
+  CHECK(config.queue_timeout == gpuactors::Duration{40ms});
 }
 
 TEST_CASE("the number of replicas at the start moves the bound that is not given", "[serve]") {
@@ -78,6 +82,8 @@ TEST_CASE("a model that cannot be read is refused with what would be right", "[s
   refused("a,actor=t,isolation=yes", "isolation is \"yes\": thread or process is expected");
   refused("a=f,set=x=1", "set=x=... is for actor types: name one by actor=TYPE");
   refused("a=f,timeout=0", "timeout is \"0\"");
+  refused("a=f,replica-wait=-1", "replica-wait is \"-1\": a number from 0 to 86400 is expected");
+  refused("a=f,in-place=yes", "in-place is \"yes\": true or false is expected");
   refused("a=f,timeout=1e300", "timeout is \"1e300\"");
   refused("a=f,min-replicas=3,max-replicas=2", "min-replicas is 3 and max-replicas 2");
 }
@@ -100,9 +106,9 @@ TEST_CASE("a model of an actor type has its settings, and needs no file", "[serv
 }
 
 TEST_CASE("every key has a line of help, and can be set", "[serve]") {
-  CHECK(model_keys().size() == 20);
+  CHECK(model_keys().size() == 23);
   const std::map<std::string_view, std::string> values{
-      {"TYPE", "acme/type"}, {"K=V", "a=b"}, {"thread|process", "process"}};
+      {"TYPE", "acme/type"}, {"K=V", "a=b"}, {"thread|process", "process"}, {"true|false", "true"}};
   for (const auto& key : model_keys()) {
     INFO(key.name);
     CHECK(key.help.size() > 20);

@@ -61,6 +61,7 @@ TEST_CASE("every key of the command line is one of a models file", "[serve]") {
                        : key.name == "isolation"    ? R"("process")"
                        : key.name == "actor"        ? R"("acme/type")"
                        : key.name == "max-replicas" ? "4"
+                       : key.name == "in-place"     ? "true"
                                                     : "1";
     const auto text = R"({"models": {"a": {"actor": "t", ")" + std::string{key.name} + "\": " + value + "}}}";
     // What is there twice would be refused.

@@ -47,3 +47,19 @@ TEST_CASE("latencies are histograms with cumulative buckets, one for each versio
   has("gpuactors_serve_queue_seconds_bucket{model=\"digits\",version=\"3\",le=\"+Inf\"} 1");
   has("gpuactors_serve_infer_seconds_count{model=\"digits\",version=\"3\"} 0");
 }
+
+TEST_CASE("requests that were refused are counted by why", "[serve]") {
+  DispatcherSnapshot version;
+  version.statistics.name = "digits";
+  version.statistics.version = "3";
+  version.counts.refused_full = 1;
+  version.counts.refused_late = 2;
+  version.refused_without_replica = 3;
+  const auto text = render_metrics({version}, {});
+  int count = 0;
+  for (const auto* why : {"full", "late", "no_replica"}) {
+    INFO(text);
+    const auto line = std::string{"gpuactors_serve_refused{model=\"digits\",version=\"3\",why=\""} + why + "\"} ";
+    CHECK(text.find(line + std::to_string(++count) + "\n") != std::string::npos);
+  }
+}

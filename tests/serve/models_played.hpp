@@ -158,7 +158,8 @@ inline bool has_come(const std::future<Reply>& coming) {
 class ChatDesk {
 public:
   explicit ChatDesk(std::size_t max_running = 2, std::size_t max_requests = 100, bool fills = false,
-                    wire::SequenceMemory memory = wire::SEQUENCE_MEMORY_NONE) {
+                    wire::SequenceMemory memory = wire::SEQUENCE_MEMORY_NONE,
+                    gpuactors::Duration replica_wait = std::chrono::seconds{30}) {
     DispatcherOptions options;
     options.facts = chat_facts();
     options.facts.sequences = memory;
@@ -169,6 +170,7 @@ public:
     options.limits.max_bytes = 1'000;
     options.max_running = max_running;
     options.fills = fills;
+    options.replica_wait = replica_wait;
     dispatcher = must(Dispatcher::start(std::move(options), [this] { ++changes; }));
   }
 
@@ -185,7 +187,8 @@ public:
   }
 
   ChatClient ask(const std::string& text, gpuactors::Duration timeout = {}, std::uint64_t priority = 1,
-                 const SequenceStep& step = {}, const gpuactors::TraceContext& trace = {}) {
+                 const SequenceStep& step = {}, const gpuactors::TraceContext& trace = {},
+                 gpuactors::Duration queue_timeout = {}) {
     auto request = prompt(text);
     request.sequence = step;
     request.trace = trace;
@@ -198,6 +201,8 @@ public:
     pending->arrived = gpuactors::Clock::now();
     if (timeout > gpuactors::Duration::zero())
       pending->deadline = pending->arrived + timeout;
+    if (queue_timeout > gpuactors::Duration::zero())
+      pending->begin_by = pending->arrived + queue_timeout;
     generation->belongs_to(dispatcher);
     accepted = dispatcher->submit(pending);
     return {std::move(generation)};

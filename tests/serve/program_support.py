@@ -22,7 +22,7 @@ OUTPUTS = 10
 def environment(folder):
     """Variables of a user who has nothing: no broker, no certificates."""
     env = {key: value for key, value in os.environ.items()
-           if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES")}
+           if key not in ("GPUACTORS_BROKER", "GPUACTORS_CERTS", "CUDA_VISIBLE_DEVICES")}
     env["XDG_STATE_HOME"] = folder
     return env
 

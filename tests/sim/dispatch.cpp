@@ -239,8 +239,6 @@ void Dispatch::carry_out(const std::function<void(Orders&)>& decide) {
 }
 
 void Dispatch::admit(Orders& orders, Steps& steps) {
-  if (orders.first_run)
-    admit_run(Orders::Run{*orders.first_run}, orders, steps);
   for (std::size_t i = 0; i < orders.runs.size(); ++i)
     admit_run(Orders::Run{orders.runs[i]}, orders, steps);
 }
@@ -291,14 +289,10 @@ void Dispatch::flush(Orders orders, Steps steps) {
       TaskCore::sent(*job, call);
   };
   std::vector<std::pair<std::shared_ptr<Job>, CallId>> runs;
-  const auto add = [&runs](const Orders::Run& run) {
-    const auto job = std::static_pointer_cast<Job>(run.task);
+  for (std::size_t i = 0; i < orders.runs.size(); ++i) {
+    const auto job = std::static_pointer_cast<Job>(orders.runs[i].task);
     runs.emplace_back(job, job->open);
-  };
-  if (orders.first_run)
-    add(*orders.first_run);
-  for (const auto& run : orders.runs)
-    add(run);
+  }
   steps.emplace_back([sent, runs = std::move(runs)] { sent(runs); });
   for (const auto& each : orders.recalls)
     steps.emplace_back([this, each] { recall(each); });
@@ -324,8 +318,7 @@ void Dispatch::flush(Orders orders, Steps steps) {
         bool more = false;
         carry_out([&](Orders& found) { more = core_.sweep(now_, found); });
         if (more)
-          flush(Orders{.first_run = {},
-                       .runs = {},
+          flush(Orders{.runs = {},
                        .recalls = {},
                        .releases = {},
                        .acquires = {},

@@ -31,8 +31,7 @@ public:
   }
 
   void post(const ContactPtr& broker, v1::LeaseStarted message) override {
-    tell(broker, std::move(message),
-         [](BrokerCore& core, const auto& told) { core.lease_started(told, nullptr, nullptr); });
+    tell(broker, std::move(message), [](BrokerCore& core, const auto& told) { core.lease_started(told); });
   }
 
   void post(const ContactPtr& broker, v1::LeaseEnded message) override {

@@ -416,7 +416,7 @@ def run(program, folder, case):
     name, arguments, stdin, env, code, check, pattern = case
     command = [program] + [argument.replace("{folder}", folder) for argument in arguments]
     clean = {key: value for key, value in os.environ.items()
-             if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES")}
+             if key not in ("GPUACTORS_BROKER", "GPUACTORS_CERTS", "CUDA_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES")}
     done = subprocess.run(command, input=stdin.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env={**clean, **{key: value.replace("{folder}", folder) for key, value in env.items()}},
                           timeout=120, check=False)

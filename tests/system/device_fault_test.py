@@ -30,7 +30,8 @@ class Machine:
         self.stack = contextlib.ExitStack()
         self.env = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "FAKE_CUDA_DEVICES": "2",
                     "FAKE_NVML_EVENTS": str(folder / "events"), **variables}
-        self.env.pop("GPUACTORS_BROKER", None)
+        for name in ("GPUACTORS_BROKER", "GPUACTORS_CERTS"):
+            self.env.pop(name, None)
         os.mkfifo(folder / "events")
         self.events = os.open(folder / "events", os.O_RDWR)
         self.stack.callback(os.close, self.events)

@@ -87,7 +87,7 @@ class Hosts:
         self.daemons = {}
         self.cut_off = None  # the process of the actor on the node that is cut off
         self.env = {key: value for key, value in os.environ.items()
-                    if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES")}
+                    if key not in ("GPUACTORS_BROKER", "GPUACTORS_CERTS", "CUDA_VISIBLE_DEVICES")}
 
     def certificates(self, host):
         return os.path.join(self.folder, host)

@@ -153,7 +153,11 @@ def nameless(cluster):
     fits(f'there is no actor named "{number}"', cluster.run("kill", number, code=2))
     # What it wrote stays with its node.
     fits("hello$", cluster.run("logs", number, "--node", "n0").strip())
-    fits(f"actor {number} is on no node now", cluster.run("logs", number, code=1))
+    done = subprocess.run([cluster.program, "logs", number, "--broker", cluster.broker], env=cluster.env,
+                          capture_output=True, text=True, timeout=DEADLINE, check=True)
+    fits("hello$", done.stdout.strip())
+    fits(rf"^counter {number} has ended: it was killed by \S+; this is what it printed on node n0$",
+         done.stderr.strip())
 
 
 @case

@@ -26,7 +26,8 @@ def until(condition, what):
 
 def environment(state):
     """That of this process, without what would lead its children elsewhere, and with a state folder of their own."""
-    kept = {key: value for key, value in os.environ.items() if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES")}
+    kept = {key: value for key, value in os.environ.items()
+            if key not in ("GPUACTORS_BROKER", "GPUACTORS_CERTS", "CUDA_VISIBLE_DEVICES")}
     return {**kept, "XDG_STATE_HOME": state}
 
 

@@ -41,7 +41,7 @@ class Containers:
         self.apart = apart
         self.folder = folder
         self.env = {key: value for key, value in os.environ.items()
-                    if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES")}
+                    if key not in ("GPUACTORS_BROKER", "GPUACTORS_CERTS", "CUDA_VISIBLE_DEVICES")}
         self.env["XDG_STATE_HOME"] = folder
         self.daemons = {}
         self.broker = None

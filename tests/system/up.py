@@ -14,7 +14,8 @@ DEADLINE = 50
 def up(gpuactors, *arguments, **variables):
     """Runs `gpuactors up ARGUMENTS`, with certificates of its own and these variables; gives a function that runs a
     client of it. Its end must be a clean one."""
-    env = {key: value for key, value in os.environ.items() if key not in ("GPUACTORS_BROKER", "CUDA_VISIBLE_DEVICES")}
+    env = {key: value for key, value in os.environ.items()
+           if key not in ("GPUACTORS_BROKER", "GPUACTORS_CERTS", "CUDA_VISIBLE_DEVICES")}
     with contextlib.ExitStack() as stack:
         env["XDG_STATE_HOME"] = stack.enter_context(tempfile.TemporaryDirectory())
         process = stack.enter_context(subprocess.Popen([gpuactors, "up", "--listen", "127.0.0.1:0", *arguments],

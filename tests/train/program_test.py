@@ -15,7 +15,7 @@ import xml.etree.ElementTree
 
 PROGRAM = os.path.abspath(sys.argv[1])
 CLI = os.path.abspath(sys.argv[2])
-ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "GPUACTORS_BROKER"}
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("GPUACTORS_BROKER", "GPUACTORS_CERTS")}
 
 
 def train(folder, *arguments):

@@ -130,13 +130,12 @@ TEST_CASE("control messages keep their bytes", "[wire]") {
   request.set_spread(true);
   request.set_queue_timeout_ms(4);
   request.set_wait_for_nodes(true);
-  request.set_no_queue(true);
   request.set_parent_lease(5);
   request.set_group(6);
   request.set_bundle(7);
   CHECK(hex(request)
         == "0a0172108827180120022a044832303032110a0c6e6575726f6e5f636f72657310904e3a016e42090a047a6f6e65120161480350015"
-           "8046001680170057806800107");
+           "804600170057806800107");
 
   v1::ResourceRequest wish;
   wish.set_node_soft(true);

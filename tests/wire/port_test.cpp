@@ -1,16 +1,22 @@
 // RequestPort: every request is answered exactly once, whatever happens to its receiver.
 #include "system.hpp"
 
+#include <gpuactors/wire/detail/receiver_lists.hpp>
 #include <gpuactors/wire/request_port.hpp>
 
 #include <support/catch.hpp>
 #include <support/no_threads.hpp>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <future>
+#include <set>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -119,6 +125,93 @@ TEST_CASE("the death of the receiver fails what waits for it, at once", "[wire]"
   // The watcher, or CAF's own answer to a request that found the mailbox closed: whichever comes first.
   CHECK((code == Errc::worker_died || code == Errc::actor_died));
   CHECK(scene.waiter->answers() == 1);
+}
+
+TEST_CASE("the death of a receiver fails what waits for it, in its order, and nothing that waits for others",
+          "[wire]") {
+  /// Writes down that it has failed.
+  class Listed : public PendingReply {
+  public:
+    Listed(std::vector<int>& failed, int number) : failed_(failed), number_(number) {
+      // nop
+    }
+    void on_reply(MessageContent&) override {
+      // nop
+    }
+    void on_error(Error) override {
+      failed_.push_back(number_);
+    }
+
+  private:
+    std::vector<int>& failed_;
+    const int number_;
+  };
+  Scene scene;
+  // More than there are lists, so that some share one.
+  std::vector<caf::strong_actor_ptr> receivers(1'000, nullptr);
+  for (auto& receiver : receivers)
+    receiver = caf::actor_cast<caf::strong_actor_ptr>(scene.system.get().spawn(silent, scene.kept));
+  std::vector<int> failed;
+  std::vector<RequestPort::Ticket> first;
+  for (int round = 0; round < 5; ++round)
+    for (int i = 0; i < 1'000; ++i) {
+      const auto ticket = scene.port.add(std::make_shared<Listed>(failed, 1'000 * round + i), receivers[i], never);
+      REQUIRE(ticket.has_value());
+      if (round == 0)
+        first.push_back(*ticket);
+    }
+  // One that outlives its receivers waits for nobody in particular.
+  REQUIRE(scene.port.add(scene.waiter, nullptr, never));
+  CHECK(scene.port.forget(first[7]));
+  const auto fail_for = [&](int receiver) {
+    failed.clear();
+    scene.port.fail_receiver(caf::actor_cast<caf::actor_addr>(receivers[receiver]),
+                             Error{Errc::worker_died, "as the test says"});
+    return failed;
+  };
+  CHECK(fail_for(7) == std::vector{1'007, 2'007, 3'007, 4'007});
+  CHECK(fail_for(7).empty());
+  CHECK(fail_for(8) == std::vector{8, 1'008, 2'008, 3'008, 4'008});
+  CHECK(scene.port.pending() == 4'991);
+  CHECK(scene.waiter->answers() == 0);
+  scene.port.close();
+  CHECK(fail_for(9).empty());
+  for (const auto& receiver : receivers)
+    caf::anon_send_exit(receiver, caf::exit_reason::kill);
+}
+
+TEST_CASE("requests are listed by receiver until they are taken out, in any order", "[wire]") {
+  struct Request : detail::ReceiverLink {
+    const void* receiver = nullptr;
+  };
+  const std::array<int, 2> receivers{};
+  detail::ReceiverLists lists;
+  std::deque<Request> requests(100);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    requests[i].receiver = &receivers[i % 2];
+    lists.add(requests[i].receiver, requests[i]);
+  }
+  const auto listed = [&](const void* receiver) {
+    std::set<const Request*> found;
+    lists.each(receiver, [&](const detail::ReceiverLink& link) {
+      if (const auto& request = static_cast<const Request&>(link); request.receiver == receiver)
+        found.insert(&request);
+    });
+    return found;
+  };
+  CHECK(listed(&receivers[0]).size() == 50);
+  // The first, the last and one between; and one twice.
+  for (const std::size_t i : {98, 0, 50, 50})
+    detail::ReceiverLists::remove(requests[i]);
+  CHECK(listed(&receivers[0]).size() == 47);
+  CHECK(listed(&receivers[0]).count(&requests[50]) == 0);
+  CHECK(listed(&receivers[1]).size() == 50);
+  for (auto& request : requests)
+    detail::ReceiverLists::remove(request);
+  CHECK(listed(&receivers[0]).empty());
+  CHECK(listed(&receivers[1]).empty());
+  lists.add(requests[0].receiver, requests[0]);
+  CHECK(listed(&receivers[0]) == std::set<const Request*>{&requests[0]});
 }
 
 TEST_CASE("a request to an actor that is dead already is answered", "[wire]") {

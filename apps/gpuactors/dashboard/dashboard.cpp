@@ -86,8 +86,9 @@ private:
 /// Answers requests. On the thread of the HTTP server; the replies come from others.
 class Pages {
 public:
-  Pages(Scraper<Look>& scraper, LogPages& logs, std::string broker)
-    : scraper_(scraper), logs_(logs), broker_(std::move(broker)) {
+  /// @param connection as in `Scene`.
+  Pages(Scraper<Look>& scraper, LogPages& logs, std::string broker, std::string connection)
+    : scraper_(scraper), logs_(logs), broker_(std::move(broker)), connection_(std::move(connection)) {
     // nop
   }
 
@@ -126,13 +127,15 @@ private:
           reply(guarded(answer.status, answer.type, std::move(answer.body)));
         });
     reply(guarded(404, text_type,
-                  "there is no actor of this number: gpuactors logs NAME --node NODE shows what one that has ended "
-                  "printed\n"));
+                  fmt::format("there is no actor of this number here. What one printed that has ended long ago shows\n"
+                              "gpuactors logs NUMBER {}\n",
+                              connection_)));
   }
 
   Scraper<Look>& scraper_;
   LogPages& logs_;
   std::string broker_;
+  std::string connection_;
 };
 
 Result<void> run_dashboard(const DashboardArguments& arguments) {
@@ -144,16 +147,17 @@ Result<void> run_dashboard(const DashboardArguments& arguments) {
   // An answer may come when this function has ended: what it uses is shared with it.
   const auto watch = std::make_shared<Watch>();
   const auto broker = arguments.cluster.broker();
+  const auto connection = arguments.cluster.as_arguments();
   Scraper<Look> scraper{cluster,
-                        [watch, broker](const v1::ClusterState& state) {
+                        [watch, broker, connection](const v1::ClusterState& state) {
                           const Moment now{Clock::now(), std::chrono::system_clock::now()};
                           watch->take(now, state);
-                          return look_at({state, *watch, now, broker});
+                          return look_at({state, *watch, now, broker, connection});
                         },
                         [watch] { return watch->question(); }};
   LogPages logs{cluster};
   const Heart heart{scraper, logs};
-  Pages pages{scraper, logs, broker};
+  Pages pages{scraper, logs, broker, connection};
   std::cout << fmt::format("dashboard at http://{}/", to_string(page.endpoint())) << std::endl;
   return page.serve([&](const PageRequest& request, PageReply reply) { pages.answer(request, std::move(reply)); },
                     signals.token());
@@ -171,10 +175,10 @@ Command add_dashboard(CLI::App& program) {
   parser->footer(
       "Open the address that it prints in a browser: what there is and what is wrong, each device with who holds which "
       "part of it, the queue with reasons, actors and what they printed last, calls, groups, quotas, events, and "
-      "curves "
-      "over 15 minutes. The page renews itself every 2 seconds. It changes nothing in the cluster.\n\n"
+      "curves over 15 minutes. The page renews itself every 2 seconds. It changes nothing in the cluster. The commands "
+      "on it have the --broker and the --certs, or --insecure, that this one was given.\n\n"
       "GET /             the page; GET /main is the part of it that changes\n"
-      "GET /logs/NUMBER  the last 200 lines that an actor printed, as text\n"
+      "GET /logs/NUMBER  the last 200 lines that an actor printed, also one that has ended, as text\n"
       "GET /livez        200 as long as it runs\n"
       "GET /readyz       200 when the broker has answered within the last seconds, else 503 with the reason\n\n"
       "It is one more client of the broker, which it asks at most once a second however many look, and every 5 seconds "

@@ -59,6 +59,10 @@ void Html::text(std::string_view content) {
   text_ += escaped(content, longest_text);
 }
 
+void Html::whole_text(std::string_view content) {
+  text_ += escaped(content, content.size());
+}
+
 void Html::add(const Html& piece) {
   text_ += piece.text_;
 }

@@ -75,6 +75,9 @@ public:
 
   void text(std::string_view content);
 
+  /// Writes text that is of no use if it is cut: what the program itself was given, and no user of the cluster chose.
+  void whole_text(std::string_view content);
+
   /// Writes another piece, which is escaped already.
   void add(const Html& piece);
 

@@ -58,6 +58,7 @@ void LogPages::run(const std::stop_token& stop) {
 
 PageAnswer LogPages::read(const ShownActor& actor, const std::stop_token& stop) {
   LogsOptions options;
+  options.node = actor.ended_on;
   options.count = most_lines;
   options.stop = stop;
   std::string text;

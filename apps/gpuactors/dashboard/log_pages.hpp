@@ -35,7 +35,7 @@ public:
   LogPages(const LogPages&) = delete;
   LogPages& operator=(const LogPages&) = delete;
 
-  /// Replies when the actor's node has answered; at once if too many wait.
+  /// Replies when the actor's node has answered, of one that has ended the last one; at once if too many wait.
   void ask(ShownActor actor, PageReply reply);
 
   /// Ends the reading that goes on, if its time is over. Is to be called again and again.

@@ -185,7 +185,7 @@ void write_map(Html& html, const Scene& scene) {
   const auto nodes = nodes_of(scene.state);
   const auto summary =
       fmt::format("{} on {} node{}", scene.state.devices_size(), nodes.size(), nodes.size() == 1 ? "" : "s");
-  write_section(html, {"devices", "Devices", summary, "devices"}, scene.broker, [&] {
+  write_section(html, {"devices", "Devices", summary, "devices"}, scene.connection, [&] {
     html.leaf("p", {{"class", "soft"}},
               "A bar is a device: who has which share of it, and what is free; below, thin, the same of its memory.");
     std::size_t bars = 0;
@@ -207,7 +207,7 @@ void write_map(Html& html, const Scene& scene) {
       return;
     const auto more = html.element("p", {{"class", "more"}});
     html.text(fmt::format("{} more node{}: ", left, left == 1 ? "" : "s"));
-    write_command(html, "devices", scene.broker);
+    write_command(html, "devices", scene.connection);
   });
 }
 

@@ -12,7 +12,14 @@
 namespace gpuactors::cli::dashboard {
 
 void write_overview(Html& html, const Scene& scene, const std::vector<Problem>& problems) {
-  html.leaf("p", {{"data-part", "headline"}, {"id", "headline"}}, headline(scene.state, totals_of(scene.state)));
+  {
+    const auto line = html.element("p", {{"data-part", "headline"}, {"id", "headline"}});
+    html.text(headline(scene.state, totals_of(scene.state)));
+    if (scene.state.nodes().empty()) {
+      html.text(" This starts one, where its devices are: ");
+      write_command(html, "node", scene.connection);
+    }
+  }
   {
     const auto part = html.element("div", {{"data-part", "problems"}, {"id", "problems"}});
     if (problems.empty())
@@ -26,7 +33,7 @@ void write_overview(Html& html, const Scene& scene, const std::vector<Problem>& 
         const auto item = html.element("li");
         html.text(problems[i].text);
         html.text(" ");
-        write_command(html, problems[i].command, scene.broker);
+        write_command(html, problems[i].command, scene.connection);
       }
       if (problems.size() > most_problems)
         html.leaf("li", {}, fmt::format("and {} more", problems.size() - most_problems));
@@ -37,7 +44,7 @@ void write_overview(Html& html, const Scene& scene, const std::vector<Problem>& 
                         utc_for_people(scene.now.wall), scene.broker, scene.state.release(),
                         utc_for_people(from_unix_ns(scene.state.started_unix_ns())),
                         other_releases(scene.state, ", ")));
-  write_command(html, "status", scene.broker);
+  write_command(html, "status", scene.connection);
 }
 
 } // namespace gpuactors::cli::dashboard

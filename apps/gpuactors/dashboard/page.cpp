@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace gpuactors::cli::dashboard {
 
 namespace {
@@ -77,6 +79,19 @@ ShownActor shown_actor(const v1::ActorInfo& actor) {
   return shown;
 }
 
+std::map<std::uint64_t, ShownActor> actors_of(const v1::ClusterState& state) {
+  std::map<std::uint64_t, ShownActor> actors;
+  for (const auto& actor : state.actors())
+    actors[actor.id()] = shown_actor(actor);
+  for (const auto& ended : state.ended())
+    if (const auto& node = ended.actor().lease().node(); !node.empty()) {
+      auto shown = shown_actor(ended.actor());
+      shown.ended_on = node;
+      actors.try_emplace(ended.actor().id(), std::move(shown));
+    }
+  return actors;
+}
+
 } // namespace
 
 Look look_at(const Scene& scene) {
@@ -89,8 +104,7 @@ Look look_at(const Scene& scene) {
   look.title = problems.empty()
                    ? "gpuactors"
                    : fmt::format("({}) problem{} - gpuactors", problems.size(), problems.size() == 1 ? "" : "s");
-  for (const auto& actor : scene.state.actors())
-    look.actors[actor.id()] = shown_actor(actor);
+  look.actors = actors_of(scene.state);
   return look;
 }
 

@@ -17,6 +17,8 @@ struct ShownActor {
   v1::ActorHandle handle;
   /// Its name, or its number if it has none.
   std::string name;
+  /// Of one that has ended: the node that it was on last, which has what it printed. Empty: where it is now.
+  std::string ended_on{};
 };
 
 /// What one state gives: its part of the page.
@@ -24,7 +26,7 @@ struct Look {
   Html sections;
   /// The title of the page: how many problems there are.
   std::string title;
-  /// The actors by number: who asks for a log gives the number.
+  /// The actors by number, those that have ended too: who asks for a log gives the number.
   std::map<std::uint64_t, ShownActor> actors;
 };
 

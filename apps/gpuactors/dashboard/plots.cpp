@@ -128,7 +128,7 @@ void write_plots(Html& html, const Scene& scene) {
       {"Waiting requests", "", [](const Sample& sample) { return std::optional{sample.waiting}; }, 4},
       {"Calls and tasks", "/s", [](const Sample& sample) { return per_second(sample.calls, sample); }, 1},
       {"Failures of these", "/s", [](const Sample& sample) { return per_second(sample.failed, sample); }, 1}};
-  write_section(html, {"history", "Last 15 minutes", "", "metrics"}, scene.broker, [&] {
+  write_section(html, {"history", "Last 15 minutes", "", "metrics"}, scene.connection, [&] {
     const auto grid = html.element("div", {{"class", "plots"}});
     for (const auto& curve : curves)
       write_curve(html, curve, scene);

@@ -27,8 +27,8 @@ void add_nodes(std::vector<Problem>& problems, const v1::ClusterState& state) {
     if (node.state() == "draining")
       problems.push_back({fmt::format("Node {} is drained: it gets nothing new.", node.node().name()), "nodes"});
     else if (node.state() != "ok")
-      problems.push_back({fmt::format("Node {} is {}: it has lost its connection, and has time to return.",
-                                      node.node().name(), node.state()),
+      problems.push_back({fmt::format("Node {} is {}: it has lost its connection, and has time to return{}.",
+                                      node.node().name(), node.state(), node.draining() ? ", to be drained still" : ""),
                           "nodes"});
   }
   for (const auto& device : state.devices())
@@ -90,9 +90,9 @@ void add_clients(std::vector<Problem>& problems, const v1::ClusterState& state) 
 void add_actors(std::vector<Problem>& problems, const v1::ClusterState& state, WallTime since) {
   for (const auto& actor : state.actors())
     if (actor.state() == "restarting" || actor.state() == "returning")
-      problems.push_back({fmt::format("Actor {} is {}, after {} restart{}.", name_or_number(actor), actor.state(),
-                                      actor.restarts(), actor.restarts() == 1 ? "" : "s"),
-                          "actors"});
+      problems.push_back(
+          {fmt::format("Actor {} is {}; restarts: {}.", name_or_number(actor), actor.state(), restarts_in_words(actor)),
+           "actors"});
   for (const auto& ended : state.ended()) {
     const auto code = static_cast<Errc>(ended.error());
     // Those have ended because somebody wanted it: their program, an operator, themselves.

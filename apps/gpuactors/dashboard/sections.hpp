@@ -19,8 +19,10 @@ struct Scene {
   const v1::ClusterState& state;
   const Watch& watch;
   Moment now;
-  /// The broker's address, for command lines.
+  /// The broker's address, for people.
   std::string broker;
+  /// What command lines need to reach the same broker, as a shell reads it: "--broker 10.0.0.1:7711 --certs DIR".
+  std::string connection;
 };
 
 // How much is shown at most, so that the page of a large cluster stays usable. Tables say how much more there is.

@@ -4,7 +4,7 @@
 
 namespace gpuactors::cli::dashboard {
 
-void write_section(Html& html, const Section& section, std::string_view broker, const std::function<void()>& body) {
+void write_section(Html& html, const Section& section, std::string_view connection, const std::function<void()>& body) {
   const auto details = html.element("details", {{"id", section.id}, {"open", ""}});
   {
     const auto summary = html.element("summary");
@@ -20,16 +20,17 @@ void write_section(Html& html, const Section& section, std::string_view broker, 
   }
   const auto same = html.element("p", {{"class", "command"}});
   html.text("The same on the command line: ");
-  write_command(html, section.command, broker);
+  write_command(html, section.command, connection);
 }
 
-void write_command(Html& html, std::string_view command, std::string_view broker) {
-  html.leaf("code", {}, fmt::format("gpuactors {} --broker {}", command, broker));
+void write_command(Html& html, std::string_view command, std::string_view connection) {
+  const auto code = html.element("code");
+  html.whole_text(fmt::format("gpuactors {} {}", command, connection));
 }
 
 HtmlTable::HtmlTable(Html& html, std::vector<std::string> titles, std::size_t most_rows, std::string_view command,
-                     std::string_view broker)
-  : html_(html), titles_(std::move(titles)), most_rows_(most_rows), command_(command), broker_(broker) {
+                     std::string_view connection)
+  : html_(html), titles_(std::move(titles)), most_rows_(most_rows), command_(command), connection_(connection) {
   // nop
 }
 
@@ -42,7 +43,7 @@ HtmlTable::~HtmlTable() {
     return;
   const auto more = html_.element("p", {{"class", "more"}});
   html_.text(fmt::format("{} more: ", rows_ - most_rows_));
-  write_command(html_, command_, broker_);
+  write_command(html_, command_, connection_);
 }
 
 void HtmlTable::row(const std::vector<Cell>& cells) {

@@ -19,15 +19,16 @@ struct Section {
   std::string title;
   /// Beside the title: how much there is.
   std::string summary;
-  /// The command line that shows the same, without the program and the broker: "actors".
+  /// The command line that shows the same, without the program and the connection: "actors".
   std::string command;
 };
 
 /// Writes a section; `body` writes what is in it.
-void write_section(Html& html, const Section& section, std::string_view broker, const std::function<void()>& body);
+/// @param connection as in `Scene`.
+void write_section(Html& html, const Section& section, std::string_view connection, const std::function<void()>& body);
 
-/// Writes "gpuactors COMMAND --broker BROKER".
-void write_command(Html& html, std::string_view command, std::string_view broker);
+/// Writes "gpuactors COMMAND CONNECTION", which people copy: it is never cut short.
+void write_command(Html& html, std::string_view command, std::string_view connection);
 
 /// A cell of a table.
 struct Cell {
@@ -58,7 +59,7 @@ class HtmlTable {
 public:
   /// @param command shows all rows.
   HtmlTable(Html& html, std::vector<std::string> titles, std::size_t most_rows, std::string_view command,
-            std::string_view broker);
+            std::string_view connection);
   ~HtmlTable();
   HtmlTable(const HtmlTable&) = delete;
   HtmlTable& operator=(const HtmlTable&) = delete;
@@ -83,7 +84,7 @@ private:
   std::vector<std::string> titles_;
   std::size_t most_rows_;
   std::string command_;
-  std::string broker_;
+  std::string connection_;
   std::size_t rows_ = 0;
   // Closed in the reverse order. Nothing is open before the first row.
   std::optional<Html::Element> table_;

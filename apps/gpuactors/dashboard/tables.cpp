@@ -35,6 +35,16 @@ Cell time_cell(std::int64_t unix_ns) {
   return {utc_for_people(from_unix_ns(unix_ns)), "time"};
 }
 
+/// Returns a cell for an actor's name, which leads to what it printed if it has been somewhere.
+Cell name_cell(const v1::ActorInfo& actor) {
+  Cell name{name_or_number(actor)};
+  if (!actor.lease().node().empty()) {
+    name.href = fmt::format("/logs/{}", actor.id());
+    name.hint = "What it has printed last";
+  }
+  return name;
+}
+
 /// Returns a cell for a count of what should not happen.
 Cell failures_cell(std::uint64_t count) {
   return count == 0 ? Cell{"0"} : Cell{fmt::format("⚠ {}", count), "bad"};
@@ -56,13 +66,8 @@ std::string published_in_words(const v1::ActorInfo& actor) {
 
 void write_actor(HtmlTable& table, const v1::ActorInfo& actor) {
   const auto pid = pid_of(actor);
-  Cell name{name_or_number(actor)};
-  if (!actor.lease().node().empty()) {
-    name.href = fmt::format("/logs/{}", actor.id());
-    name.hint = "What it has printed last";
-  }
-  table.row({name, actor.type(), state_cell(actor.state(), "alive"), actor.lease().node(),
-             pid != 0 ? std::to_string(pid) : "", std::to_string(actor.restarts()),
+  table.row({name_cell(actor), actor.type(), state_cell(actor.state(), "alive"), actor.lease().node(),
+             pid != 0 ? std::to_string(pid) : "", restarts_in_words(actor),
              actor.has_lease() ? devices_in_words(actor.lease()) : "",
              pid != 0 ? format_bytes(actor.memory_used_bytes()) : "", std::to_string(actor.calls()),
              published_in_words(actor), actor.owner()});
@@ -88,8 +93,8 @@ std::string used_in_words(const v1::QuotaState& quota) {
 void write_queue(Html& html, const Scene& scene) {
   const auto& queue = scene.state.queue();
   const auto summary = queue.empty() ? std::string{"nothing waits"} : fmt::format("{} wait", queue.size());
-  write_section(html, {"queue", "Queue", summary, "queue"}, scene.broker, [&] {
-    HtmlTable table{html, {"Name", ">Id", ">Priority", "Why it waits"}, most_rows, "queue", scene.broker};
+  write_section(html, {"queue", "Queue", summary, "queue"}, scene.connection, [&] {
+    HtmlTable table{html, {"Name", ">Id", ">Priority", "Why it waits"}, most_rows, "queue", scene.connection};
     for (const auto& waiting : queue)
       if (!table.has_room())
         table.skip();
@@ -105,13 +110,13 @@ void write_actors(Html& html, const Scene& scene) {
     actors.push_back(&actor);
   // Those that are not well first: they must not be among the ones that are left out.
   std::stable_partition(actors.begin(), actors.end(), [](const auto* actor) { return actor->state() != "alive"; });
-  write_section(html, {"actors", "Actors", std::to_string(actors.size()), "actors"}, scene.broker, [&] {
+  write_section(html, {"actors", "Actors", std::to_string(actors.size()), "actors"}, scene.connection, [&] {
     HtmlTable table{html,
                     {"Name", "Type", "State", "Node", ">Pid", ">Restarts", "Devices (share, memory)", ">In use",
                      ">Calls", "Publishes", "Owner"},
                     most_actors,
                     "actors",
-                    scene.broker};
+                    scene.connection};
     for (const auto* actor : actors)
       if (!table.has_room())
         table.skip();
@@ -128,13 +133,13 @@ void write_calls(Html& html, const Scene& scene) {
     order.emplace_back(how_many(took(*row.stats)), &row);
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   write_section(html, {"calls", "Calls and tasks", fmt::format("{} methods and tasks", order.size()), "calls"},
-                scene.broker, [&] {
+                scene.connection, [&] {
                   HtmlTable table{html,
                                   {"Actor", "Method or task", "Node", ">Ran", ">Now", ">Failed", ">Late", ">Mean",
                                    ">99 of 100 took", ">Mean wait"},
                                   most_rows,
                                   "calls",
-                                  scene.broker};
+                                  scene.connection};
                   for (const auto& [ran, row] : order) {
                     if (!table.has_room()) {
                       table.skip();
@@ -152,8 +157,9 @@ void write_calls(Html& html, const Scene& scene) {
 
 void write_groups(Html& html, const Scene& scene) {
   const auto& groups = scene.state.groups();
-  write_section(html, {"groups", "Placement groups", std::to_string(groups.size()), "groups"}, scene.broker, [&] {
-    HtmlTable table{html, {"Name", ">Id", "State", "Owner", ">Bundles", "Places"}, most_rows, "groups", scene.broker};
+  write_section(html, {"groups", "Placement groups", std::to_string(groups.size()), "groups"}, scene.connection, [&] {
+    HtmlTable table{
+        html, {"Name", ">Id", "State", "Owner", ">Bundles", "Places"}, most_rows, "groups", scene.connection};
     for (const auto& group : groups) {
       // The places of a group of many bundles do not fit: the first are enough to know it by.
       constexpr std::size_t most_bundles = 8;
@@ -173,8 +179,8 @@ void write_groups(Html& html, const Scene& scene) {
 
 void write_quotas(Html& html, const Scene& scene) {
   const auto& quotas = scene.state.quotas();
-  write_section(html, {"quotas", "Quotas", std::to_string(quotas.size()), "quotas"}, scene.broker, [&] {
-    HtmlTable table{html, {"Owner", ">Holds", ">Of", "Used"}, most_rows, "quotas", scene.broker};
+  write_section(html, {"quotas", "Quotas", std::to_string(quotas.size()), "quotas"}, scene.connection, [&] {
+    HtmlTable table{html, {"Owner", ">Holds", ">Of", "Used"}, most_rows, "quotas", scene.connection};
     for (const auto& quota : quotas) {
       const bool full =
           quota.has_gpu_units() && quota.owner() != each_client && quota.used_units() >= quota.gpu_units();
@@ -191,24 +197,27 @@ void write_quotas(Html& html, const Scene& scene) {
 void write_ended(Html& html, const Scene& scene) {
   const auto& ended = scene.state.ended();
   write_section(html, {"ended", "Actors that have ended", fmt::format("the last {}", ended.size()), "actors --ended"},
-                scene.broker, [&] {
+                scene.connection, [&] {
                   HtmlTable table{html,
                                   {"Ended (UTC)", "Name", "Type", "Node", ">Restarts", "Error", "Reason"},
                                   most_rows,
                                   "actors --ended 1000",
-                                  scene.broker};
+                                  scene.connection};
                   for (const auto& each : ended)
-                    table.row({time_cell(each.unix_ns()), name_or_number(each.actor()), each.actor().type(),
-                               each.actor().lease().node(), std::to_string(each.actor().restarts()),
+                    table.row({time_cell(each.unix_ns()), name_cell(each.actor()), each.actor().type(),
+                               each.actor().lease().node(), restarts_in_words(each.actor()),
                                std::string{to_string(static_cast<Errc>(each.error()))}, each.reason()});
                 });
 }
 
 void write_events(Html& html, const Scene& scene) {
   const auto& events = scene.watch.events().events();
-  write_section(html, {"events", "Events", fmt::format("the last {}", events.size()), "events"}, scene.broker, [&] {
-    HtmlTable table{
-        html, {"Time (UTC)", ">Number", "Kind", "Name", "Place", "Reason"}, EventTail::longest, "events", scene.broker};
+  write_section(html, {"events", "Events", fmt::format("the last {}", events.size()), "events"}, scene.connection, [&] {
+    HtmlTable table{html,
+                    {"Time (UTC)", ">Number", "Kind", "Name", "Place", "Reason"},
+                    EventTail::longest,
+                    "events",
+                    scene.connection};
     for (auto event = events.rbegin(); event != events.rend(); ++event)
       table.row({time_cell(event->unix_ns()), std::to_string(event->sequence()), event->kind(), event->name(),
                  place_in_words(event->lease()), event->reason()});

@@ -129,7 +129,7 @@ Totals totals_of(const v1::ClusterState& state) {
 
 std::string headline(const v1::ClusterState& state, const Totals& totals) {
   if (state.nodes().empty())
-    return "No node has joined yet: gpuactors node starts one.";
+    return "No node has joined yet.";
   return fmt::format("{} with {}: {} of {} granted, {} of {} of their memory. {} for resources. {}{}.",
                      counted(state.nodes_size(), "node"), counted(totals.devices, "device"),
                      to_string(Share{totals.granted_units}), totals.devices, format_bytes(totals.granted_memory_bytes),

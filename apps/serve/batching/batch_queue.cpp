@@ -65,9 +65,8 @@ Result<void> BatchQueue::admit(const RequestPtr& request, TimePoint now, const C
   GPUACTORS_TRY(check_deadline(*request, now, capacity));
   ++counts_.admitted;
   request->place = Place{request->priority, ++last_number_};
-  if (request->deadline != never)
-    dues_.emplace(request->deadline, request->place);
   start_waiting(request);
+  note_due(*request);
   return {};
 }
 
@@ -110,6 +109,22 @@ TimePoint BatchQueue::expected_end(const Request& request, TimePoint now, const 
   return end;
 }
 
+TimePoint BatchQueue::due_of(const Request& request) noexcept {
+  // That it waits once more, since its batch was lost, is nothing that it could have known.
+  const auto waits_first = request.state == Request::State::waiting && !request.again;
+  return waits_first ? std::min(request.deadline, request.begin_by) : request.deadline;
+}
+
+void BatchQueue::note_due(const Request& request) {
+  if (const auto due = due_of(request); due != never)
+    dues_.emplace(due, request.place);
+}
+
+void BatchQueue::forget_due(const Request& request) {
+  if (const auto due = due_of(request); due != never)
+    dues_.erase(Due{due, request.place});
+}
+
 void BatchQueue::start_waiting(const RequestPtr& request) {
   request->state = Request::State::waiting;
   waiting_rows_ += request->rows;
@@ -135,6 +150,7 @@ BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait, c
   std::uint64_t bytes = 0;    // of the batch
   auto earliest = never;      // of the deadlines in the batch
   auto first_arrived = never; // of its requests
+  auto begins_by = never;     // at the latest, however full it is
   bool complete = false;      // it would not take one more
   bool waited = false;        // one of its requests was in a batch before
   for (auto it = waiting_.begin(); it != waiting_.end() && !complete;) {
@@ -165,13 +181,15 @@ BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait, c
     bytes += request->bytes;
     earliest = deadline;
     first_arrived = std::min(first_arrived, request->arrived);
+    begins_by = std::min(begins_by, request->begin_by);
     waited = waited || request->again;
     complete = complete || rows >= batch_rows_;
   }
   if (may_wait && !complete && !waited && !result.batch.empty() && limits_.max_delay > Duration::zero()) {
     const auto took = times_.estimate(share, result.rows);
     const auto latest = earliest == never ? never : earliest - took - slack(took);
-    const auto until = std::min(deadline_after(first_arrived, limits_.max_delay), latest);
+    const auto begin = begins_by == never ? never : begins_by - slack(Duration::zero());
+    const auto until = std::min({deadline_after(first_arrived, limits_.max_delay), latest, begin});
     if (start < until) {
       result.batch.clear();
       result.rows = 0;
@@ -180,9 +198,11 @@ BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait, c
     }
   }
   for (const auto& request : result.batch) {
+    forget_due(*request);
     stop_waiting(*request);
     request->state = Request::State::running;
     running_.emplace(request->place, request);
+    note_due(*request);
   }
   return result;
 }
@@ -248,8 +268,7 @@ const Request* BatchQueue::first(const Filter& may_go) const {
 bool BatchQueue::remove(Request& request) {
   if (request.state == Request::State::outside)
     return false;
-  if (request.deadline != never)
-    dues_.erase(Due{request.deadline, request.place});
+  forget_due(request);
   if (request.state == Request::State::waiting)
     stop_waiting(request);
   else
@@ -282,6 +301,16 @@ std::vector<RequestPtr> BatchQueue::take_all() {
   std::vector<RequestPtr> result;
   for (const auto* requests : {&running_, &waiting_})
     for (const auto& [place, request] : *requests)
+      result.push_back(request);
+  for (const auto& request : result)
+    give_up(*request);
+  return result;
+}
+
+std::vector<RequestPtr> BatchQueue::take_waiting(const Filter& stays) {
+  std::vector<RequestPtr> result;
+  for (const auto& [place, request] : waiting_)
+    if (!stays(*request))
       result.push_back(request);
   for (const auto& request : result)
     give_up(*request);

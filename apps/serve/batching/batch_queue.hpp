@@ -51,7 +51,7 @@ struct QueueCounts {
   std::uint64_t answered = 0;
   std::uint64_t failed = 0;
   std::uint64_t cancelled = 0;
-  /// The deadline passed, in the queue or in a batch.
+  /// The deadline passed, in the queue or in a batch; or it waited for longer than it may.
   std::uint64_t expired_waiting = 0;
   std::uint64_t expired_running = 0;
   /// Given up before the deadline, when it was clear that no batch would be done by then.
@@ -124,7 +124,7 @@ public:
   /// The first request that waits and may go; null when there is none.
   [[nodiscard]] const Request* first(const Filter& may_go) const;
 
-  /// All that are due, waiting or running; the answer is an error.
+  /// All that are due, waiting or running, or have waited for longer than they may; the answer is an error.
   std::vector<RequestPtr> expire(gpuactors::TimePoint now);
 
   /// The client has gone. @returns false when it was answered already.
@@ -132,6 +132,9 @@ public:
 
   /// All that are here, to fail them; they count as failed.
   std::vector<RequestPtr> take_all();
+
+  /// Those that wait, to fail them, but for those that are to stay.
+  std::vector<RequestPtr> take_waiting(const Filter& stays);
 
   /// When `expire` has something to do; `never` without deadlines.
   [[nodiscard]] gpuactors::TimePoint next_due() const;
@@ -162,12 +165,16 @@ public:
   }
 
 private:
-  /// A request that has to be answered by a time, in the order of these times.
+  /// A request that has to be answered, or begun, by a time, in the order of these times.
   using Due = std::pair<gpuactors::TimePoint, Place>;
 
   [[nodiscard]] gpuactors::TimePoint expected_end(const Request& request, gpuactors::TimePoint now,
                                                   const Capacity& capacity) const;
   gpuactors::Result<void> check_deadline(Request& request, gpuactors::TimePoint now, const Capacity& capacity);
+  /// When a request is due, in the state in which it is.
+  [[nodiscard]] static gpuactors::TimePoint due_of(const Request& request) noexcept;
+  void note_due(const Request& request);
+  void forget_due(const Request& request);
   void start_waiting(const RequestPtr& request);
   void stop_waiting(Request& request);
   /// Takes it out; false when it is not here.

@@ -34,6 +34,8 @@ struct Request {
   gpuactors::TimePoint arrived{};
   /// When it is answered at the latest, with an error if need be.
   gpuactors::TimePoint deadline = gpuactors::never;
+  /// When it is in a batch at the latest: as `deadline`, but only until it was in one.
+  gpuactors::TimePoint begin_by = gpuactors::never;
 
   /// Whether it starts a sequence, and ends it.
   bool starts = false;

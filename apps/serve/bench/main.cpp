@@ -202,10 +202,15 @@ Result<void> measure_overhead(const BenchOptions& options, const BenchFile& file
   return {};
 }
 
+/// Who is refused asks again at once, without end.
+std::string room_for(const BenchOptions& options) {
+  return fmt::format(",max-queue={}", std::max<std::size_t>(options.clients, 1'024));
+}
+
 Result<void> measure_batching(const BenchOptions& options, const BenchFile& file) {
   GPUACTORS_TRY(save(file.path(), options.large_sizes));
   const auto rate = [&](const std::string& keys) {
-    return with_server(options, file.path(), keys, [&](Service& service) {
+    return with_server(options, file.path(), keys + room_for(options), [&](Service& service) {
       return Loop{service, options.large_sizes.front()}.run(options.clients, options.seconds);
     });
   };
@@ -222,7 +227,7 @@ Result<void> measure_batching(const BenchOptions& options, const BenchFile& file
 Result<void> measure_deadline(const BenchOptions& options, const BenchFile& file) {
   constexpr double load = 0.8;
   GPUACTORS_TRY(save(file.path(), options.large_sizes));
-  const auto keys = fmt::format(",max-batch={}", options.clients);
+  const auto keys = fmt::format(",max-batch={}{}", options.clients, room_for(options));
   GPUACTORS_LET(capacity, with_server(options, file.path(), keys, [&](Service& service) {
                   return Loop{service, options.large_sizes.front()}.run(options.clients, options.seconds);
                 }));

@@ -35,12 +35,16 @@ HttpAnswer document_of(const Result<Value>& result, Write write) {
 }
 
 /// {"NAME": true}, with status 503 where it is false.
-HttpAnswer condition(std::string_view name, bool holds, std::string_view model = {}) {
+/// @param reason  why, if somebody knows.
+HttpAnswer condition(std::string_view name, bool holds, std::string_view model = {}, std::string_view reason = {}) {
   JsonText json;
   json.object();
   if (!model.empty())
     json.key("name").value(model);
-  json.key(name).value(holds).close();
+  json.key(name).value(holds);
+  if (!reason.empty())
+    json.key("reason").value(reason);
+  json.close();
   auto answer = document(std::move(json).take());
   answer.status = holds ? 200 : 503;
   return answer;
@@ -157,11 +161,21 @@ std::vector<std::string> HttpApi::models_with_texts() const {
   return {names.begin(), names.end()};
 }
 
+std::string HttpApi::why_not_ready(const Route& route) const {
+  // Without a version, the model's own comes first.
+  for (const auto& entry : state_->service.repository())
+    if (entry.name == route.model && (route.version.empty() || entry.version == route.version))
+      return entry.reason;
+  return {};
+}
+
 HttpAnswer HttpApi::look_at_model(const Route& route) const {
   auto& service = state_->service;
   if (route.endpoint == EndpointKind::model_ready) {
     const auto ready = service.model_ready(route.model, route.version);
-    return ready ? condition("ready", *ready, route.model) : refusal_for(ready.error());
+    if (!ready)
+      return refusal_for(ready.error());
+    return condition("ready", *ready, route.model, *ready ? std::string{} : why_not_ready(route));
   }
   if (route.endpoint == EndpointKind::model_statistics)
     return document_of(service.statistics(route.model, route.version),

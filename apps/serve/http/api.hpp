@@ -99,6 +99,8 @@ public:
 private:
   [[nodiscard]] HttpAnswer look(const Route& route, const Bytes& body) const;
   [[nodiscard]] HttpAnswer look_at_model(const Route& route) const;
+  /// What the repository says of a model (version) that is not ready.
+  [[nodiscard]] std::string why_not_ready(const Route& route) const;
   /// Those that OpenAI's paths ask, by their names.
   [[nodiscard]] std::vector<std::string> models_with_texts() const;
   void control(const Route& route, const Bytes& body, const Done& done) const;

@@ -25,11 +25,15 @@ std::string prefix_of(std::string_view deployment) {
   return fmt::format("serve:{}/", deployment);
 }
 
-/// Ends actors one after the other. @returns how many there were; the first error of an end.
+/// Ends actors, all at once: those that are stuck take as long as one of them.
+/// @returns how many there were; the first error of an end.
 Result<std::size_t> end_all(Cluster& cluster, const std::vector<std::string>& names) {
-  Result<void> outcome;
+  std::vector<gpuactors::Future<void>> ends;
   for (const auto& name : names)
-    if (const auto ended = cluster.kill(name); !ended && ended.error().code() != Errc::not_found && outcome)
+    ends.push_back(cluster.kill_async(name));
+  Result<void> outcome;
+  for (auto& end : ends)
+    if (const auto ended = end.get(); !ended && ended.error().code() != Errc::not_found && outcome)
       outcome = gpuactors::fail(ended.error());
   if (!outcome)
     return gpuactors::fail(outcome.error());

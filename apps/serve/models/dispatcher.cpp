@@ -33,7 +33,7 @@ Error withdrawn() {
 
 Dispatcher::Dispatcher(DispatcherOptions options, std::function<void()> replicas_changed)
   : options_(std::move(options)), replicas_changed_(std::move(replicas_changed)), queue_(options_.limits, times_),
-    sequences_(options_.sequences) {
+    sequences_(options_.sequences), absence_(options_.replica_wait) {
   statistics_.name = options_.facts.name;
   statistics_.version = options_.facts.version;
 }
@@ -90,7 +90,7 @@ void Dispatcher::close(TimePoint until, bool sequences_end) {
 void Dispatcher::run_timer() {
   std::unique_lock lock{mutex_};
   while (!stopping_) {
-    timer_until_ = std::min(queue_.next_due(), ask_again_);
+    timer_until_ = wakes_at();
     if (timer_until_ == never)
       timer_wake_.wait(lock);
     else
@@ -102,14 +102,11 @@ void Dispatcher::run_timer() {
     const auto expired = queue_.expire(now);
     for (const auto& request : expired) {
       leave_sequence(*request, pending_of(request)->delivered > 0, now, actions);
-      fail(request,
-           Error{Errc::deadline_exceeded,
-                 fmt::format("{} did not answer within the timeout of {:.3f} ms", options_.facts.title,
-                             std::chrono::duration<double, std::milli>{request->deadline - request->arrived}.count())},
-           reason::rejected, now, actions);
+      fail(request, overdue(*request, now), reason::rejected, now, actions);
     }
     // A request that was running in a generative model has made room for another, and one of a sequence for its next.
-    if (ask_again_ <= now || ((options_.facts.generative || options_.facts.has_sequences()) && !expired.empty()))
+    if (ask_again_ <= now || (absence_.due() <= now && is_hopeless(now))
+        || ((options_.facts.generative || options_.facts.has_sequences()) && !expired.empty()))
       pump(now, actions);
     note_drained();
     lock.unlock();
@@ -118,8 +115,12 @@ void Dispatcher::run_timer() {
   }
 }
 
+TimePoint Dispatcher::wakes_at() const {
+  return std::min({queue_.next_due(), ask_again_, absence_.due()});
+}
+
 void Dispatcher::wake_timer() {
-  if (std::min(queue_.next_due(), ask_again_) < timer_until_)
+  if (wakes_at() < timer_until_)
     timer_wake_.notify_one();
 }
 
@@ -137,13 +138,15 @@ bool Dispatcher::submit(const std::shared_ptr<Pending>& pending) {
     const auto now = Clock::now();
     if (closing_ && (pending->starts || !has_state(pending->request.sequence.id, now)))
       return false;
-    const auto admitted = admit(pending, now);
-    pending->admitted = admitted.has_value();
-    if (!admitted)
+    if (is_refused(*pending, now)) {
+      ++refused_without_replica_;
+      fail(pending, cannot_serve(), reason::backend, now, actions);
+    } else if (const auto admitted = admit(pending, now); !admitted) {
       fail(pending,
            Error{admitted.error().code(), fmt::format("{}: {}", options_.facts.title, admitted.error().message())},
            reason::rejected, now, actions);
-    else {
+    } else {
+      pending->admitted = true;
       begin_wait(*pending, pending->arrived);
       pump(now, actions);
     }
@@ -245,6 +248,7 @@ void Dispatcher::add(ReplicaFacts facts, std::shared_ptr<const RunBatch> run, st
     const auto now = Clock::now();
     const auto id = facts.id;
     replicas_.emplace(id, Replica{std::move(facts), std::move(run), std::move(stream), {}, now, now});
+    absence_.end();
     pump(now, actions);
     wake_timer();
     note_drained();
@@ -253,9 +257,18 @@ void Dispatcher::add(ReplicaFacts facts, std::shared_ptr<const RunBatch> run, st
 }
 
 void Dispatcher::retire(std::uint64_t id) {
-  const std::lock_guard lock{mutex_};
-  if (const auto replica = replicas_.find(id); replica != replicas_.end())
+  Actions actions;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto replica = replicas_.find(id);
+    if (replica == replicas_.end())
+      return;
     replica->second.leaving = true;
+    note_gone("the last one ends");
+    pump(Clock::now(), actions);
+    wake_timer();
+  }
+  act(std::move(actions));
 }
 
 bool Dispatcher::remove_idle(std::uint64_t id) {
@@ -268,13 +281,11 @@ bool Dispatcher::remove_idle(std::uint64_t id) {
   if (keeps && sequences_.by_replica(Clock::now()).contains(id))
     return false;
   static_cast<void>(sequences_.lose(id)); // none that would have to fail
+  const auto served = !replica->second.leaving;
   replicas_.erase(replica);
+  if (served)
+    note_gone("the last one has ended");
   return true;
-}
-
-void Dispatcher::note_failed_start() {
-  const std::lock_guard lock{mutex_};
-  ++failed_starts_;
 }
 
 std::vector<LostReplica> Dispatcher::take_lost() {
@@ -325,6 +336,7 @@ DispatcherSnapshot Dispatcher::snapshot() const {
                             lost_count_,
                             failed_starts_,
                             options_.wanted_replicas,
+                            refused_without_replica_,
                             options_.limits.max_batch,
                             latencies_,
                             options_.facts.generative,

@@ -8,6 +8,7 @@
 #include "model_facts.hpp"
 #include "pending.hpp"
 
+#include <apps/serve/batching/absence.hpp>
 #include <apps/serve/batching/batch_queue.hpp>
 #include <apps/serve/batching/scaling.hpp>
 #include <apps/serve/batching/sequences.hpp>
@@ -55,6 +56,9 @@ struct DispatcherOptions {
   batching::SequenceLimits sequences = {};
   /// How many replicas there should be at least.
   std::size_t wanted_replicas = 1;
+  /// How long requests wait for a replica, where none serves, from the first start on that has failed: see
+  /// `batching::Absence`.
+  gpuactors::Duration replica_wait = std::chrono::seconds{30};
 };
 
 /// Whether the error of a call to a replica says that it is gone. A deadline is the call's own.
@@ -69,6 +73,8 @@ struct DispatcherSnapshot {
   std::uint64_t lost = 0;
   std::uint64_t failed_starts = 0;
   std::size_t wanted_replicas = 1;
+  /// Requests that were refused since there was no replica, and none to wait for.
+  std::uint64_t refused_without_replica = 0;
   std::uint64_t max_batch = 0;
   Latencies latencies;
   bool generative = false;
@@ -85,7 +91,7 @@ struct DispatcherSnapshot {
 /// which fires timeouts when they are due. Every request is answered once, whatever becomes of the replicas: a batch
 /// whose replica is lost waits again at its old place. In a generative model each request is a batch of its own, of
 /// which a replica has several at once. Requests of a sequence go one by one, in order, to the replica that has what
-/// they build on.
+/// they build on. Where no replica serves, requests wait for one as long as it makes sense (`batching::Absence`).
 class Dispatcher : public std::enable_shared_from_this<Dispatcher> {
 public:
   /// @param replicas_changed  called without a lock when a replica was lost.
@@ -122,8 +128,19 @@ public:
   /// Takes out a replica that is to end although it is busy: as `lose`, but nobody is to blame.
   void take_out(std::uint64_t id, const gpuactors::Error& why);
 
-  /// Counts a start of a replica that failed.
-  void note_failed_start();
+  /// A start of a replica is on its way, until it is over: for those that wait where none serves. Starts are told apart
+  /// by when they began.
+  void note_start(gpuactors::TimePoint began);
+  void note_start_over(gpuactors::TimePoint began);
+
+  /// A start of a replica has failed, and why.
+  void note_failed_start(const gpuactors::Error& why);
+
+  /// Takes nothing new until `open`, save what builds on state that is here; what was accepted goes on as long as a
+  /// replica serves. @param why  what those are told that are refused.
+  void refuse_new(std::string why);
+  /// Takes requests again.
+  void open();
 
   /// Those that were lost since the last call.
   std::vector<LostReplica> take_lost();
@@ -137,6 +154,13 @@ public:
   [[nodiscard]] batching::ScalingLook look();
   /// How many serve; those that retire do not count, here and in `snapshot`.
   [[nodiscard]] std::size_t replicas() const;
+
+  /// Whether requests are taken, and a replica serves them.
+  [[nodiscard]] bool serves() const;
+
+  /// Why not: "it has no replica: ...", with what the last start failed with, or how the last one was lost. Empty while
+  /// it serves.
+  [[nodiscard]] std::string why_not() const;
 
   // -- streams of generative models, told by `Generation` ----------------------------------------
 
@@ -309,7 +333,23 @@ private:
   [[nodiscard]] gpuactors::TimePoint suspected_until() const;
   [[nodiscard]] batching::Capacity capacity(gpuactors::TimePoint now) const;
   void wake_timer();
+  /// When the timer has something to do.
+  [[nodiscard]] gpuactors::TimePoint wakes_at() const;
   void note_drained();
+
+  // With the lock, where no replica serves (dispatcher_absence.cpp).
+  [[nodiscard]] bool has_serving() const;
+  /// The last replica that served may have gone; why, if so.
+  void note_gone(const std::string& why);
+  /// Whether nobody is to wait for a replica.
+  [[nodiscard]] bool is_hopeless(gpuactors::TimePoint now);
+  /// Whether a request is not even to wait.
+  [[nodiscard]] bool is_refused(const Pending& pending, gpuactors::TimePoint now);
+  [[nodiscard]] gpuactors::Error cannot_serve() const;
+  /// Fails those that wait for a replica.
+  void give_up_waiting(gpuactors::TimePoint now, Actions& actions);
+  /// What a request is told that is due.
+  [[nodiscard]] gpuactors::Error overdue(const batching::Request& request, gpuactors::TimePoint now) const;
 
   const DispatcherOptions options_;
   const std::function<void()> replicas_changed_;
@@ -319,10 +359,12 @@ private:
   batching::BatchTimes times_;
   batching::BatchQueue queue_;
   batching::Sequences sequences_;
+  batching::Absence absence_;
   std::map<std::uint64_t, Replica> replicas_;
   std::vector<LostReplica> lost_;
   std::uint64_t lost_count_ = 0;
   std::uint64_t failed_starts_ = 0;
+  std::uint64_t refused_without_replica_ = 0;
   std::uint64_t last_flight_ = 0;
   /// What goes to replicas, where the order matters; whether a thread sends it.
   std::deque<Launch> launches_;

@@ -134,6 +134,8 @@ Dispatcher::Replica* Dispatcher::least_loaded(TimePoint now) {
 
 void Dispatcher::pump(TimePoint now, Actions& actions) {
   ask_again_ = never;
+  if (queue_.waiting() > 0 && is_hopeless(now))
+    give_up_waiting(now, actions);
   for (bool sent = true; sent && queue_.waiting() > 0;)
     sent = send_next(now, actions);
 }
@@ -412,7 +414,10 @@ void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actio
 void Dispatcher::empty(Replica& replica, const Error& error, bool died, TimePoint now, Actions& actions) {
   const auto id = replica.facts.id;
   auto flights = std::move(replica.flights);
+  const auto served = !replica.leaving;
   replicas_.erase(id);
+  if (served)
+    note_gone(died ? fmt::format("the last one was lost: {}", to_string(error)) : "the last one has ended");
   lose_sequences(id, error, now, actions);
   for (auto& [number, flight] : flights) {
     flight.trace.span.fail(error);

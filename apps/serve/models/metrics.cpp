@@ -163,10 +163,11 @@ void write_streams(Text& text, const Versions& versions) {
 
 void write_refusals(Text& text, const Versions& versions) {
   constexpr auto name = "gpuactors_serve_refused";
-  text.family(name, "counter", "Requests that were refused when they came: no room, or no answer in time");
+  text.family(name, "counter", "Requests that were refused when they came: no room, no answer in time, no replica");
   for (const auto& version : versions) {
     text.line(name, version, ",why=\"full\"", version.counts.refused_full);
     text.line(name, version, ",why=\"late\"", version.counts.refused_late);
+    text.line(name, version, ",why=\"no_replica\"", version.refused_without_replica);
   }
   text.each("gpuactors_serve_timed_out", "counter", "Requests whose timeout passed, or would have before their batch",
             [](const auto& version) {

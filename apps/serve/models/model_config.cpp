@@ -105,6 +105,13 @@ Result<void> set_isolation(ModelConfig& config, std::string_view key, const std:
   return {};
 }
 
+Result<void> set_in_place(ModelConfig& config, std::string_view key, const std::string& text) {
+  if (text != "true" && text != "false")
+    return gpuactors::fail(Errc::invalid_argument, fmt::format("{} is \"{}\": true or false is expected", key, text));
+  config.in_place = text == "true";
+  return {};
+}
+
 /// A key whose values are NAME=VALUE, one for each name.
 Key pairs_key(std::string_view name, std::string_view help, std::map<std::string, std::string> ModelConfig::*member) {
   return {name, "K=V", help,
@@ -137,6 +144,12 @@ const std::vector<Key>& keys() {
                0.1),
       time_key("start-timeout", "S", "seconds that the start of a replica may take; 600 when left out",
                &ModelConfig::start_timeout, 1, 1),
+      time_key("replica-wait", "S",
+               "seconds that requests wait for a replica where none serves, once a start has failed; 30 when left out",
+               &ModelConfig::replica_wait, 1, 0),
+      {"in-place", "true|false",
+       "true: a new version that finds no room takes the place of an only replica, and nobody is answered meanwhile",
+       set_in_place},
       number_key("max-batch", "rows of a batch; 32 when left out", &ModelConfig::max_batch, 1, 65'536),
       number_key("max-queue", "requests that may wait; 1024 when left out", &ModelConfig::max_queue, 1, 1'000'000),
       time_key("max-delay", "MS", "milliseconds that a batch waits for more rows; 0 when left out",
@@ -151,6 +164,8 @@ const std::vector<Key>& keys() {
                &ModelConfig::sequence_idle, 1, 0.1),
       time_key("timeout", "MS", "milliseconds in which a request is answered unless it says; none when left out",
                &ModelConfig::timeout, 1e-3, 1e-3),
+      time_key("queue-timeout", "MS", "milliseconds that a request may wait for its turn; no limit when left out",
+               &ModelConfig::queue_timeout, 1e-3, 1e-3),
       number_key("priority",
                  "of requests that name none: 1 is served before 2, as in Triton's protocol; 2 when left out",
                  &ModelConfig::priority, 1, 1'000'000),

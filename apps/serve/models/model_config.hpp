@@ -44,6 +44,10 @@ struct ModelConfig {
   gpuactors::Duration idle_after = std::chrono::seconds{30};
   /// How long a replica may take from its share to its first answer.
   gpuactors::Duration start_timeout = std::chrono::minutes{10};
+  /// How long requests wait for a replica where none serves, once a start has failed.
+  gpuactors::Duration replica_wait = std::chrono::seconds{30};
+  /// Whether a version that finds no room beside an only replica takes its place: nobody is answered until it serves.
+  bool in_place = false;
 
   std::uint64_t max_batch = 32;
   std::size_t max_queue = 1'024;
@@ -59,6 +63,8 @@ struct ModelConfig {
   gpuactors::Duration sequence_idle = std::chrono::seconds{60};
 
   std::optional<gpuactors::Duration> timeout;
+  /// How long a request may wait for its turn, whatever time its answer takes.
+  std::optional<gpuactors::Duration> queue_timeout;
   std::uint64_t priority = 2;
 
   [[nodiscard]] batching::ScalingLimits scaling() const;

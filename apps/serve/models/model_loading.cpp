@@ -1,6 +1,8 @@
 // Loading and unloading of a model table's models.
 #include "model_table.hpp"
 
+#include <apps/serve/cut_text.hpp>
+
 #include <fmt/format.h>
 
 #include <utility>
@@ -83,6 +85,11 @@ void ModelTable::forget(const Model& model) {
 Result<void> ModelTable::load(std::string_view name, const std::map<std::string, std::string>& parameters) {
   GPUACTORS_LET(path, requested_path(parameters));
   GPUACTORS_LET(locked, lock(name, path));
+  {
+    // Who asks for it wants it tried with all means.
+    const std::unique_lock lock{mutex_};
+    locked.model->in_vain.reset();
+  }
   GPUACTORS_TRY(load_current(*locked.model, path, false));
   // There is a notice if it cannot be loaded, and the model itself is.
   (void)settle_canary(*locked.model, false);
@@ -101,18 +108,31 @@ Result<std::unique_ptr<ModelVersion>> ModelTable::load_version(Model& model, con
   how.spared = what.spared;
   how.comes_second = what.beside != nullptr;
   std::uint64_t number = 0;
+  std::optional<RoomInVain> in_vain;
   {
     const std::unique_lock lock{mutex_};
     if (closing_)
       return no_more_loads();
     number = ++model.last_number;
     model.coming = {number, how.bell};
+    if (model.in_vain && model.in_vain->config == what.config)
+      in_vain = model.in_vain;
   }
+  const auto in_place = what.config.in_place && !in_vain;
+  bool made_room = false;
   if (auto* before = what.before; before != nullptr) {
     how.replicas_before = before->dispatcher()->replicas();
-    how.make_room = [this, &model, before, bell = how.bell] {
-      return drop_canary(model) || before->give_up_one(deadline_after(Clock::now(), options_.drain), *bell);
+    const auto give_up_one = [this, before, bell = how.bell](bool in_place) {
+      return before->give_up_one(deadline_after(Clock::now(), options_.drain), in_place, *bell);
     };
+    how.make_first_room = [&, give_up_one] {
+      if (drop_canary(model))
+        return true;
+      made_room = give_up_one(in_place);
+      return made_room;
+    };
+    // It can serve without this one.
+    how.make_room = [this, &model, give_up_one] { return drop_canary(model) || give_up_one(false); };
   }
   auto version = ModelVersion::load(cluster_, what.config, number, how);
   if (version && what.beside != nullptr)
@@ -122,9 +142,16 @@ Result<std::unique_ptr<ModelVersion>> ModelTable::load_version(Model& model, con
     return version;
   auto error = version.error();
   if (what.before != nullptr) {
-    if (error.code() == Errc::no_capacity && how.replicas_before == 1)
-      error = {error.code(), fmt::format("{}; version {} keeps its only replica: make room for another one, or unload "
-                                         "the model first",
+    if (made_room && in_place) {
+      const std::unique_lock lock{mutex_};
+      model.in_vain = {what.config, cut_text(error.message(), longest_sentence)};
+    }
+    if (error.code() == Errc::no_capacity && how.replicas_before == 1 && in_vain)
+      error = {error.code(), fmt::format("{}; version {} keeps its only replica, which has made room in vain: {}",
+                                         error.message(), what.before->number(), in_vain->why)};
+    else if (error.code() == Errc::no_capacity && how.replicas_before == 1 && !in_place)
+      error = {error.code(), fmt::format("{}; version {} keeps its only replica: make room for another one, unload the "
+                                         "model first, or load it with in-place=true",
                                          error.message(), what.before->number())};
     what.before->take_back();
   }
@@ -167,6 +194,8 @@ Result<void> ModelTable::load_current(Model& model, const std::optional<std::str
       return no_more_loads(); // the new one ends with this call
     old = std::exchange(model.current, std::move(version));
     model.wanted = true;
+    model.failed = false;
+    model.in_vain.reset();
     if (model.by_client)
       model.config.file = asked.file = what.config.file;
     const auto old_config = std::exchange(model.current_config, std::move(asked));
@@ -200,8 +229,10 @@ gpuactors::Failure ModelTable::note_failure(Model& model, const Loading& what, c
   {
     const std::unique_lock lock{mutex_};
     model.coming.reset();
-    if (model.current == nullptr)
+    if (model.current == nullptr) {
       model.reason = error.message();
+      model.failed = true;
+    }
     forget(model);
     closing = closing_;
   }
@@ -219,6 +250,7 @@ Result<void> ModelTable::unload(std::string_view name) {
     last = take_versions(*model);
     model->wanted = false;
     model->reason = "it was unloaded";
+    model->failed = false;
   }
   const auto until = deadline_after(Clock::now(), options_.drain);
   for (auto& version : last) {

@@ -38,6 +38,8 @@ void ModelTable::set(const ModelEntry& entry) {
     auto& model = models_[entry.config.name];
     if (model == nullptr)
       model = std::make_shared<Model>();
+    if (entry.config != model->config)
+      model->in_vain.reset();
     model->config = entry.config;
     model->wanted_canary = entry.canary;
     model->wanted = true;

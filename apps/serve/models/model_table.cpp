@@ -197,6 +197,8 @@ void ModelTable::set_terms(Pending& pending, TimePoint arrived, const Route& rou
   if (const auto timeout = wanted.timeout ? wanted.timeout : route.timeout)
     pending.deadline = deadline_after(arrived, *timeout);
   pending.deadline = std::min(pending.deadline, wanted.call_deadline);
+  if (route.queue_timeout)
+    pending.begin_by = deadline_after(arrived, *route.queue_timeout);
 }
 
 std::vector<const ModelVersion*> ModelTable::Model::serving() const {
@@ -222,12 +224,12 @@ Result<ModelTable::Route> ModelTable::route(std::string_view name, std::string_v
     goes_to = found->dispatcher();
   }
   const auto& terms = model->terms_of(*goes_to);
-  return Route{std::move(goes_to), terms.timeout, terms.priority, dealt};
+  return Route{std::move(goes_to), terms.timeout, terms.queue_timeout, terms.priority, dealt};
 }
 
 bool ModelTable::is_canarys_turn(Model& model) {
   // Whoever asks for no version need not wait for the new one to have a replica again.
-  if (model.current == nullptr || model.canary == nullptr || model.canary->dispatcher()->replicas() == 0)
+  if (model.current == nullptr || model.canary == nullptr || !model.canary->dispatcher()->serves())
     return false;
   const std::lock_guard lock{model.dealing};
   return model.split.next();
@@ -310,7 +312,7 @@ Result<const ModelVersion*> ModelTable::find_version(const Model& model, std::st
 bool ModelTable::ready() const {
   const std::shared_lock lock{mutex_};
   for (const auto& [name, model] : models_)
-    if (model->wanted && (model->current == nullptr || model->current->dispatcher()->replicas() == 0))
+    if (model->wanted && (model->current == nullptr || !model->current->dispatcher()->serves()))
       return false;
   return !closing_;
 }
@@ -320,7 +322,7 @@ Result<bool> ModelTable::model_ready(std::string_view name, std::string_view ver
   GPUACTORS_LET(model, find(name));
   const auto found = find_version(*model, version);
   if (found)
-    return !closing_ && (*found)->dispatcher()->replicas() > 0;
+    return !closing_ && (*found)->dispatcher()->serves();
   if (found.error().code() == Errc::not_found)
     return gpuactors::fail(found.error());
   return false;
@@ -384,17 +386,18 @@ std::vector<RepositoryEntry> ModelTable::repository() const {
   std::vector<RepositoryEntry> result;
   for (const auto& [name, model] : models_) {
     for (const auto* one : model->serving()) {
-      const auto serves = one->dispatcher()->replicas() > 0;
+      const auto why_not = one->dispatcher()->why_not();
       const auto role = one == model->canary.get() ? fmt::format("gets {} of the requests", model->split.share()) : "";
-      result.push_back({name, one->number(), serves ? "READY" : "UNAVAILABLE",
-                        serves ? role : "its replicas are being started anew"});
+      result.push_back(
+          {name, one->number(), why_not.empty() ? "READY" : "UNAVAILABLE", why_not.empty() ? role : why_not});
     }
     if (model->coming)
-      result.push_back({name, std::to_string(model->coming->number), "LOADING", ""});
+      result.push_back({name, std::to_string(model->coming->number), "LOADING",
+                        model->failed ? "the last try failed: " + cut_text(model->reason, longest_sentence) : ""});
     for (const auto& ending : model->ending)
       result.push_back({name, ending->facts().version, "UNLOADING", "it answers what it has accepted"});
     if (model->current == nullptr && !model->coming && model->ending.empty())
-      result.push_back({name, "", "UNAVAILABLE", model->reason});
+      result.push_back({name, "", "UNAVAILABLE", cut_text(model->reason, longest_sentence)});
   }
   return result;
 }
@@ -411,7 +414,7 @@ std::vector<ModelState> ModelTable::wanted_models() const {
   std::vector<ModelState> result;
   for (const auto& [name, model] : models_)
     if (model->wanted)
-      result.push_back({name, model->current != nullptr && model->current->dispatcher()->replicas() > 0});
+      result.push_back({name, model->current != nullptr && model->current->dispatcher()->serves()});
   return result;
 }
 

@@ -95,6 +95,12 @@ public:
   [[nodiscard]] std::string metrics() const override;
 
 private:
+  /// What a version was to be for which an only replica has made room, and why it could not serve.
+  struct RoomInVain {
+    ModelConfig config;
+    std::string why;
+  };
+
   /// One model. `loading` orders loads and unloads; all else is guarded by the table's mutex.
   struct Model {
     std::mutex loading;
@@ -124,8 +130,11 @@ private:
     bool wanted = true;
     /// Only a client named it: it is forgotten when it does not serve any more.
     bool by_client = false;
-    /// Why there is no version.
+    /// Those who try again and again what should serve do not have the only replica make room for it once more.
+    std::optional<RoomInVain> in_vain;
+    /// Why there is no version; whether that is what the last load failed with.
     std::string reason = "it was not loaded yet";
+    bool failed = false;
 
     [[nodiscard]] bool has_right_canary() const;
     /// The canary is what the model should be and is not: it takes its place, and keeps its share until then, for those
@@ -146,6 +155,7 @@ private:
   struct Route {
     std::shared_ptr<Dispatcher> dispatcher;
     std::optional<gpuactors::Duration> timeout;
+    std::optional<gpuactors::Duration> queue_timeout;
     std::uint64_t priority = 1;
     /// It is the canary's by its share.
     bool dealt = false;

@@ -100,6 +100,24 @@ batching::QueueLimits queue_limits(const ModelConfig& config, const ModelFacts& 
   return limits;
 }
 
+DispatcherOptions dispatcher_options(const ModelConfig& config, ModelFacts facts) {
+  const auto scaling = config.scaling();
+  DispatcherOptions options;
+  options.limits = queue_limits(config, facts);
+  options.ahead = config.ahead;
+  options.max_running =
+      facts.max_running > 0 ? std::min<std::uint64_t>(config.max_running, facts.max_running) : config.max_running;
+  options.fills = facts.generative && scaling.min_replicas < scaling.max_replicas;
+  options.sequences.memory =
+      facts.sequences == wire::SEQUENCE_MEMORY_CACHE ? batching::Memory::cache : batching::Memory::state;
+  options.sequences.most = config.max_sequences;
+  options.sequences.idle = config.sequence_idle;
+  options.wanted_replicas = scaling.min_replicas;
+  options.replica_wait = config.replica_wait;
+  options.facts = std::move(facts);
+  return options;
+}
+
 ReplicaKind kind_of(const ModelConfig& config, const ModelFile& file) {
   ReplicaKind kind;
   kind.type = config.actor.empty() ? network_type : config.actor;
@@ -143,7 +161,7 @@ Result<FirstReplicas> first_replicas(ReplicaStarter& starter, const LoadOptions&
     }
   }
   auto spawned = starter.spawn(how.wait);
-  if (!spawned && spawned.error().code() == Errc::no_capacity && how.make_room())
+  if (!spawned && spawned.error().code() == Errc::no_capacity && how.make_first_room())
     spawned = starter.spawn(how.wait);
   if (!spawned)
     return gpuactors::fail(spawned.error());
@@ -181,7 +199,7 @@ Result<std::unique_ptr<ModelVersion>> ModelVersion::load(Cluster& cluster, const
   if (!generative) {
     auto checked = starter->check_type();
     if (!checked) {
-      starter->kill(first.there.front().actor);
+      starter->kill({first.there.front().actor});
       return gpuactors::fail(checked.error());
     }
     generative = *checked;
@@ -198,39 +216,31 @@ Result<std::string> ModelVersion::mark_for(Cluster& cluster, const ModelConfig& 
 
 Result<void> ModelVersion::serve(std::unique_ptr<ReplicaStarter> starter, std::vector<Started> there, bool found,
                                  const ModelConfig& config, bool generative, const LoadOptions& how) {
+  std::vector<gpuactors::ActorRef> unfit;
   auto facts = starter->describe_first(there.front().actor, generative);
   while (!facts && there.size() > 1) {
-    starter->kill(there.front().actor);
+    unfit.push_back(there.front().actor);
     there.erase(there.begin());
     facts = starter->describe_first(there.front().actor, generative);
   }
-  if (facts) {
-    facts->name = config.name;
-    facts->version = starter->kind().config.version();
-    facts->title = title_of(facts->name, facts->version);
-    facts->platform = config.actor.empty() ? "gpuactors_nn" : "gpuactors_actor";
-    const auto running =
-        facts->max_running > 0 ? std::min<std::uint64_t>(config.max_running, facts->max_running) : config.max_running;
-    const auto scaling = config.scaling();
-    const auto memory =
-        facts->sequences == wire::SEQUENCE_MEMORY_CACHE ? batching::Memory::cache : batching::Memory::state;
-    const DispatcherOptions options{*facts,
-                                    queue_limits(config, *facts),
-                                    config.ahead,
-                                    running,
-                                    generative && scaling.min_replicas < scaling.max_replicas,
-                                    {memory, config.max_sequences, config.sequence_idle},
-                                    scaling.min_replicas};
-    auto dispatcher = Dispatcher::start(options, [bell = how.bell] { bell->ring(); });
-    if (dispatcher)
-      dispatcher_ = std::move(*dispatcher);
-    else
-      facts = gpuactors::fail(dispatcher.error());
-  }
-  if (!facts) {
-    starter->kill(there.front().actor);
+  if (!facts)
+    unfit.push_back(there.front().actor);
+  starter->kill(unfit);
+  if (!facts)
     return gpuactors::fail(facts.error());
+  facts->name = config.name;
+  facts->version = starter->kind().config.version();
+  facts->title = title_of(facts->name, facts->version);
+  facts->platform = config.actor.empty() ? "gpuactors_nn" : "gpuactors_actor";
+  auto dispatcher =
+      Dispatcher::start(dispatcher_options(config, std::move(*facts)), [bell = how.bell] { bell->ring(); });
+  if (!dispatcher) {
+    // What was found is not to blame, and is there for the next try.
+    if (!found)
+      starter->kill({there.front().actor});
+    return gpuactors::fail(dispatcher.error());
   }
+  dispatcher_ = std::move(*dispatcher);
   ReplicaOptions options;
   options.notice = how.notice;
   options.nodes = how.nodes;

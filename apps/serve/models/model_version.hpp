@@ -33,8 +33,10 @@ struct LoadOptions {
   std::string spared;
   /// Where both have one mark, all are that other version's, which was there first.
   bool comes_second = false;
-  /// How many replicas the version before has, and what makes room where they have all that there is.
+  /// How many replicas the version before has, and what makes room where they have all that there is: for the first
+  /// replica, without which there is no version, and for another one.
   std::size_t replicas_before = 0;
+  MakeRoom make_first_room = [] { return false; };
   MakeRoom make_room = [] { return false; };
   /// Stops the loading, and later the keeper of the replicas.
   std::shared_ptr<KeeperBell> bell = std::make_shared<KeeperBell>();
@@ -74,8 +76,8 @@ public:
   }
 
   /// See `ReplicaSet`.
-  bool give_up_one(gpuactors::TimePoint until, const KeeperBell& stopped) {
-    return replicas_->give_up_one(until, stopped);
+  bool give_up_one(gpuactors::TimePoint until, bool in_place, const KeeperBell& stopped) {
+    return replicas_->give_up_one(until, in_place, stopped);
   }
   void take_back() {
     replicas_->take_back();

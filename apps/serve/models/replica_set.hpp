@@ -48,7 +48,7 @@ struct ReplicaOptions {
   std::size_t ahead = 0;
   /// Which nodes replicas should leave; may be null.
   std::shared_ptr<NodeWatch> nodes;
-  /// Asked for room for the initial replicas, and how long each of them then waits for it.
+  /// Asked for room for the initial replicas but the first one, and how long each of them then waits for it.
   MakeRoom make_room = [] { return false; };
   gpuactors::Duration room_wait = std::chrono::seconds{10};
   /// Told of replicas that are lost, and of those that come and go after the start.
@@ -77,11 +77,13 @@ public:
   /// Ends a replica and brings no other in its place: the model's next version is to have its share. It answers what it
   /// has, until `until`; then that goes to others, and streams and sequences that have begun end. Half of the replicas
   /// that there were at the first call stay, rounded up.
+  /// @param in_place  gives up an only replica, too: nothing new is taken from then on, and what was accepted is
+  ///                  answered first.
   /// @param stopped  ends the waiting.
   /// @returns whether one has ended.
-  bool give_up_one(gpuactors::TimePoint until, const KeeperBell& stopped);
+  bool give_up_one(gpuactors::TimePoint until, bool in_place, const KeeperBell& stopped);
 
-  /// The next version does not come: brings back what was given up, as soon as there is room.
+  /// The next version does not come: brings back what was given up, as soon as there is room, and takes requests again.
   void take_back();
 
   /// Ends all replicas, unless they are to outlive the server; returns when they have ended. The dispatcher should be
@@ -112,6 +114,9 @@ private:
   /// A call of `give_up_one`.
   struct GivingUp {
     gpuactors::TimePoint until{};
+    bool in_place = false;
+    /// Nothing new is taken: the only replica is to go.
+    bool closed = false;
     gpuactors::TimePoint since{};
     std::promise<bool> has_ended;
     /// How many are to be left.
@@ -125,22 +130,28 @@ private:
     /// The replica whose place it takes; 0 for none.
     std::uint64_t replaces = 0;
     bool needed = true;
+    gpuactors::TimePoint since{};
     std::optional<gpuactors::Result<Ready>> outcome = {};
     std::atomic<bool> is_over = false;
     std::thread thread = {};
   };
 
-  /// The end of a lost replica, likewise.
+  /// The end of a replica, likewise.
   struct End {
+    std::uint64_t id = 0;
     gpuactors::TimePoint since{};
     std::atomic<bool> is_over = false;
     std::thread thread = {};
   };
 
+  /// How long replicas after the first one that have to be there may wait for their share before they are tried again.
+  static constexpr std::chrono::seconds needed_wait{1};
+
   // Any thread.
+  /// Starts a replica and measures it; ends it if it cannot serve.
   gpuactors::Result<Ready> make_one(gpuactors::Duration queue_timeout);
-  /// Measures a replica that was started; ends it if it cannot serve.
-  gpuactors::Result<Ready> measure(Started started);
+  /// Measures a replica that was started.
+  gpuactors::Result<Ready> measure(const Started& started);
 
   // On the keeper's thread, or before it runs.
   gpuactors::Result<void> bring_in_first(std::vector<Started> there);
@@ -149,6 +160,8 @@ private:
   void take_lost();
   void begin_start(bool needed, std::uint64_t replaces = 0);
   void take_starts();
+  /// One that is over.
+  void take_start(const Start& start);
   void look_at_nodes();
   void give_up();
   [[nodiscard]] std::optional<std::uint64_t> least_needed(const std::vector<batching::ReplicaLook>& replicas) const;
@@ -158,11 +171,12 @@ private:
   gpuactors::Result<wire::ReplicaDescription> check_description(const gpuactors::ActorRef& actor) const;
   gpuactors::Result<void> warm_up(const gpuactors::ActorRef& actor, gpuactors::Share share);
   void ask_replicas(const batching::ScalingLook& look);
-  void end(std::uint64_t id);
-  /// Takes a replica out of the books; nothing if it is not there any more.
-  std::optional<gpuactors::ActorRef> take(std::uint64_t id);
-  /// Ends a replica that is lost, which may take a while, on a thread beside the keeper.
+  /// Ends a replica, which may take a while, on a thread beside the keeper; nothing if it is not there any more.
   void end_beside(std::uint64_t id);
+  void end_beside(const Started& replica);
+  [[nodiscard]] bool is_ending(std::uint64_t id) const;
+  /// Takes a replica out of the books.
+  std::optional<gpuactors::ActorRef> take(std::uint64_t id);
   void note(const std::string& what) const;
   /// Says why a start has failed, unless that was the last thing said within a minute.
   void note_failure(std::string what);

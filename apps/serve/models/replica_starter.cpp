@@ -21,6 +21,12 @@ namespace {
 /// How long the end of a replica is waited for.
 constexpr auto longest_kill = std::chrono::seconds{10};
 
+gpuactors::KillOptions kill_options() {
+  gpuactors::KillOptions options;
+  options.timeout = longest_kill;
+  return options;
+}
+
 /// A method that a replica must have.
 struct WantedMethod {
   std::string_view name;
@@ -109,33 +115,48 @@ Result<std::vector<Started>> ReplicaStarter::take_over(Duration patience, std::s
   if (!kind_.lasting)
     return std::vector<Started>{};
   GPUACTORS_LET(names, replicas_of(cluster_, kind_.lasting->deployment));
-  std::vector<Started> left;
-  std::vector<gpuactors::Future<wire::ReplicaDescription>> answers;
+  // All at once: those that are stuck take as long as one of them.
+  std::vector<gpuactors::Future<void>> ends;
+  const auto end = [&](const gpuactors::ActorKey& actor) {
+    ends.push_back(cluster_.kill_async(actor, kill_options()));
+  };
+  struct Left {
+    std::uint64_t id = 0;
+    std::string name;
+    gpuactors::Future<ActorRef> found;
+  };
+  std::vector<Left> left;
   for (const auto& name : names) {
     if (!kind_.lasting->is_of_model(name) || (!spared.empty() && kind_.lasting->has_mark(name, spared)))
       continue;
-    const auto id = kind_.lasting->id_of(name);
-    auto actor =
-        id ? await(cluster_.find_async(name, patience)) : Result<ActorRef>{fail(Errc::not_found, "of another kind")};
+    if (const auto id = kind_.lasting->id_of(name)) {
+      left.push_back({*id, name, cluster_.find_async(name, patience)});
+      last_id_ = std::max(last_id_.load(), *id);
+    } else {
+      end(name); // of another kind
+    }
+  }
+  std::vector<std::pair<Started, gpuactors::Future<wire::ReplicaDescription>>> asked;
+  for (auto& one : left) {
+    auto actor = await(std::move(one.found));
     if (bell_->stopped())
       return fail(Errc::unavailable, "the server ends");
     if (!actor) {
-      gpuactors::KillOptions options;
-      options.timeout = longest_kill;
-      (void)cluster_.kill(name, options);
+      end(one.name);
       continue;
     }
-    answers.push_back(actor->call<wire::ReplicaDescription>(describe_method, google::protobuf::Empty{}, patience));
-    left.push_back({*id, std::move(*actor)});
-    last_id_ = std::max(last_id_.load(), *id);
+    auto answer = actor->call<wire::ReplicaDescription>(describe_method, google::protobuf::Empty{}, patience);
+    asked.emplace_back(Started{one.id, std::move(*actor)}, std::move(answer));
   }
   std::vector<Started> alive;
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    if (await(std::move(answers[i])))
-      alive.push_back(std::move(left[i]));
+  for (auto& [replica, answer] : asked) {
+    if (await(std::move(answer)))
+      alive.push_back(std::move(replica));
     else if (!bell_->stopped())
-      kill(left[i].actor);
+      end(replica.actor);
   }
+  for (auto& one : ends)
+    (void)await(std::move(one));
   return alive;
 }
 
@@ -174,13 +195,15 @@ Result<wire::ReplicaDescription> ReplicaStarter::describe(const ActorRef& actor)
   return await(actor.call<wire::ReplicaDescription>(describe_method, google::protobuf::Empty{}, kind_.start_timeout));
 }
 
-void ReplicaStarter::kill(const ActorRef& actor) {
+void ReplicaStarter::kill(const std::vector<ActorRef>& actors) {
   if (bell_->replicas_stay())
     return;
-  // Whether it had ended by itself does not matter; one that is stuck, or whose broker is away, goes on ending.
-  gpuactors::KillOptions options;
-  options.timeout = longest_kill;
-  (void)cluster_.kill(actor, options);
+  std::vector<gpuactors::Future<void>> ends;
+  for (const auto& actor : actors)
+    ends.push_back(cluster_.kill_async(actor, kill_options()));
+  // Whether one had ended by itself does not matter; one that is stuck, or whose broker is away, goes on ending.
+  for (auto& end : ends)
+    (void)end.get();
 }
 
 } // namespace serve

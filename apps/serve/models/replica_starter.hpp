@@ -71,8 +71,8 @@ public:
   /// Asks an actor that was started what it is.
   gpuactors::Result<wire::ReplicaDescription> describe(const gpuactors::ActorRef& actor) const;
 
-  /// Ends an actor and waits for it, for a while; not if replicas are to stay, as the bell says.
-  void kill(const gpuactors::ActorRef& actor);
+  /// Ends actors, all at once, and waits for them, for a while; not if replicas are to stay, as the bell says.
+  void kill(const std::vector<gpuactors::ActorRef>& actors);
 
   /// Waits for an answer.
   template <class T>

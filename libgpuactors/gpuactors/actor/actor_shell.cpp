@@ -1,4 +1,5 @@
 #include <gpuactors/actor/actor_shell.hpp>
+#include <gpuactors/actor/hosted_actor.hpp>
 #include <gpuactors/actor/posts.hpp>
 #include <gpuactors/base/output_holder.hpp>
 #include <gpuactors/base/wait_end.hpp>
@@ -192,6 +193,7 @@ void ActorShell::end(caf::error reason) {
 caf::result<v1::Started> ActorShell::start(const v1::StartActor& order, const Payload& config) {
   set_output_holder(lease_.id);
   detail::set_wait_end(host_.control->waits_end());
+  detail::set_hosted_actor({this, CallThread::own, host_.control.get()});
   auto made = make_object(order, config);
   if (made)
     made = start_concurrent();
@@ -210,10 +212,12 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   GPUACTORS_TRY(check_lease(*type_, lease_));
   methods_ = std::make_shared<CallTable>(type_->method_names());
   host_.control->set_methods(methods_);
-  held_ = std::make_unique<detail::HeldCalls>(host_.control, answers_, methods_, type_->name, lease_);
   host_.id = ActorId{order.actor()};
   host_.name = order.spec().name();
   host_.type = order.spec().type();
+  called_ = {detail::actor_in_words(host_.name, host_.type, host_.id), detail::place_in_words(lease_)};
+  answers_->set_name(called_);
+  held_ = std::make_unique<detail::HeldCalls>(host_.control, answers_, methods_, type_->name, called_, lease_);
   host_.origin = order.spec().origin();
   host_.restarts = order.restarts();
   host_.posts = std::make_shared<detail::Posts>([self = caf::actor_cast<caf::actor_addr>(this)](std::uint64_t number) {
@@ -221,9 +225,8 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
   });
   if (!order.saved_type().empty())
     host_.saved = Payload::from_bytes(order.saved_type(), order.saved());
-  GPUACTORS_LET(placement,
-                Placement::open(lease_, host_.services->devices, "actor " + type_->name, host_.services->quotas,
-                                host_.services->runtime_source, host_.control.get()));
+  GPUACTORS_LET(placement, Placement::open(lease_, host_.services->devices, called_.who, host_.services->quotas,
+                                           host_.services->runtime_source, host_.control.get()));
   host_.placement = std::move(placement);
   try {
     GPUACTORS_LET(object, type_->make(Init{host_}, config));
@@ -232,13 +235,13 @@ Result<void> ActorShell::make_object(const v1::StartActor& order, const Payload&
     // A loss is one of something that the constructor has used: this actor's own lease stands.
     const auto code = failed.error().code();
     return fail(is_loss(code) ? Errc::task_failed : code,
-                fmt::format("the constructor of actor type {} failed: {}", type_->name, failed.what()));
+                fmt::format("{} failed: {}", called_.doing("the constructor"), failed.what()));
   } catch (const std::exception& exception) {
     return fail(Errc::task_failed,
-                fmt::format("the constructor of actor type {} threw an exception: {}", type_->name, exception.what()));
+                fmt::format("{} threw an exception: {}", called_.doing("the constructor"), exception.what()));
   } catch (...) {
     return fail(Errc::task_failed,
-                fmt::format("the constructor of actor type {} threw an exception of no standard type", type_->name));
+                fmt::format("{} threw an exception of no standard type", called_.doing("the constructor")));
   }
   return {};
 }
@@ -251,9 +254,11 @@ Result<void> ActorShell::start_concurrent() {
   shared->object = object_.get();
   shared->type = type_;
   shared->methods = methods_;
+  shared->name = called_;
   shared->lease = lease_;
   shared->services = host_.services;
   shared->control = host_.control;
+  shared->owner = this;
   shared->placement = host_.placement.get();
   shared->on_lost = [self = caf::actor_cast<caf::actor_addr>(this)] {
     caf_version::post(self, tick_of(Says::found_lost));
@@ -286,7 +291,7 @@ caf::result<Payload> ActorShell::serve(const Call& call) {
   detail::HostedCall frame{this, call, *host_.control, *answers_, stats, detail::Keeps::yes};
   object_->frame_ = &frame;
   host_.in_call = true;
-  auto answer = detail::run_call(call, frame, host_.type, lease_, [&]() -> Answer {
+  auto answer = detail::run_call(call, frame, host_.type, called_, lease_, [&]() -> Answer {
     if (!method)
       return Result<Payload>{fail(method.error())};
     return (*method)->run(*object_, frame);
@@ -330,7 +335,8 @@ void ActorShell::run_posted(std::uint64_t number) {
   constexpr std::string_view what = "a function that the actor has posted";
   host_.in_call = true;
   static_cast<void>(host_.control->begin_turn(what));
-  auto done = detail::guarded(std::string{what}, [&]() -> Answer {
+  const auto who = [&] { return fmt::format("a function that {}{} has posted", called_.who, called_.where); };
+  auto done = detail::guarded(who, [&]() -> Answer {
     function();
     return Result<Payload>{Payload{}};
   });

@@ -60,6 +60,7 @@ private:
 
   LeaseInfo lease_;
   detail::ActorHost host_;
+  detail::HolderName called_;
   const ActorType* type_ = nullptr;
   /// How the calls of its methods went, by their numbers.
   std::shared_ptr<CallTable> methods_;

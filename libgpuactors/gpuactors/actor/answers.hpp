@@ -3,12 +3,15 @@
 
 #include <gpuactors/actor/call_frame.hpp>
 #include <gpuactors/actor/call_stats.hpp>
+#include <gpuactors/actor/holder_name.hpp>
 #include <gpuactors/actor/hosted_stream.hpp>
 #include <gpuactors/actor/lease_info.hpp>
 #include <gpuactors/trace/call_span.hpp>
 #include <gpuactors/wire/errors.hpp>
 #include <gpuactors/wire/lanes.hpp>
 #include <gpuactors/wire/messages.hpp>
+
+#include <fmt/format.h>
 
 #include <functional>
 #include <map>
@@ -100,6 +103,11 @@ public:
     // nop
   }
 
+  /// Sets the name of the host, for errors that do not say whose they are. Host's thread.
+  void set_name(HolderName name) {
+    name_ = std::move(name);
+  }
+
   /// Answers the message that `host` serves now, at once.
   caf::result<Payload> answer_now(caf::event_based_actor* host, Payload payload) {
     if (lanes_ == nullptr)
@@ -114,7 +122,7 @@ public:
     if (!answer)
       return caf::delegated<Payload>{};
     if (!answer->has_value())
-      return to_caf(answer->error());
+      return to_caf(named(answer->error()));
     return answer_now(host, std::move(**answer));
   }
 
@@ -185,7 +193,7 @@ public:
     if (result)
       answer(promise, caf::actor_cast<caf::strong_actor_ptr>(host), std::move(*result));
     else
-      promise.deliver(to_caf(result.error()));
+      promise.deliver(to_caf(named(result.error())));
   }
 
   /// Makes `cancelled` of a call that the end of the holder has withdrawn, and not its caller, say so: it is lost with
@@ -234,6 +242,23 @@ public:
   }
 
 private:
+  /// Says whose memory or device an error is about: the text comes from a quota that names its holder, or from a device
+  /// that does not know it.
+  [[nodiscard]] Error named(const Error& error) const {
+    switch (error.code()) {
+    case Errc::out_of_memory:
+    case Errc::launch_failed:
+    case Errc::copy_failed:
+    case Errc::context_lost:
+    case Errc::device_lost:
+      if (!name_.who.empty() && !error.message().starts_with(name_.who))
+        return {error.code(), fmt::format("{}{}: {}", name_.who, name_.where, error.message())};
+      return error;
+    default:
+      return error;
+    }
+  }
+
   struct Open {
     CallId call;
     caf::response_promise promise;
@@ -258,6 +283,7 @@ private:
 
   std::shared_ptr<HolderControl> control_;
   std::shared_ptr<Lanes> lanes_;
+  HolderName name_;
   std::uint64_t last_ticket_ = 0;
   std::map<std::uint64_t, Open> open_;
   std::mutex mutex_;

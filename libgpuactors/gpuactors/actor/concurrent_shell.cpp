@@ -1,4 +1,5 @@
 #include <gpuactors/actor/concurrent_shell.hpp>
+#include <gpuactors/actor/hosted_actor.hpp>
 #include <gpuactors/base/output_holder.hpp>
 #include <gpuactors/base/wait_end.hpp>
 
@@ -8,7 +9,7 @@ ConcurrentShell::ConcurrentShell(caf::actor_config& config, OwnThreads::Thread t
                                  std::shared_ptr<SharedObject> shared)
   : Guarded(config, shared->services->lanes, std::move(thread)), shared_(std::move(shared)),
     answers_(std::make_shared<detail::Answers>(shared_->control, shared_->services->lanes)) {
-  // nop
+  answers_->set_name(shared_->name);
 }
 
 caf::behavior ConcurrentShell::make_behavior() {
@@ -31,6 +32,7 @@ void ConcurrentShell::on_exit() {
 caf::result<Payload> ConcurrentShell::serve(const Call& call) {
   set_output_holder(shared_->lease.id);
   detail::set_wait_end(shared_->control->waits_end());
+  detail::set_hosted_actor({shared_->owner, CallThread::concurrent, shared_->control.get()});
   const auto method = shared_->type->find_method(call.method);
   // Its address is known from its answers, also to those who call other methods there.
   const bool fits = method && (*method)->concurrent;
@@ -42,7 +44,7 @@ caf::result<Payload> ConcurrentShell::serve(const Call& call) {
                            detail::Keeps::no,
                            CallThread::concurrent};
   const detail::ConcurrentCall running{frame};
-  auto answer = detail::run_call(call, frame, shared_->type->name, shared_->lease, [&]() -> Answer {
+  auto answer = detail::run_call(call, frame, shared_->type->name, shared_->name, shared_->lease, [&]() -> Answer {
     if (!method)
       return Result<Payload>{fail(method.error())};
     if (!fits)

@@ -18,9 +18,12 @@ struct SharedObject {
   Actor* object = nullptr;
   const ActorType* type = nullptr;
   std::shared_ptr<CallTable> methods;
+  detail::HolderName name;
   LeaseInfo lease;
   std::shared_ptr<const ProcessServices> services;
   std::shared_ptr<HolderControl> control;
+  /// The other shell, which takes the calls of both.
+  const caf::abstract_actor* owner = nullptr;
   /// What the object's lease opened; and called when a device of it turns out to be lost. It only posts.
   const Placement* placement = nullptr;
   std::function<void()> on_lost;

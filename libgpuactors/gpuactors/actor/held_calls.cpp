@@ -83,7 +83,8 @@ void HeldCalls::run(std::uint64_t batch, Actor& object, caf::event_based_actor* 
   const RunningBatch seen{running, host};
   auto failure = control_->begin_turn(due.method->name, Clock::now(), &seen);
   if (!failure) {
-    const auto done = guarded(due.method->name, [&]() -> Answer {
+    const auto who = [&] { return name_.doing(due.method->name); };
+    const auto done = guarded(who, [&]() -> Answer {
       answers = due.method->run_batch(object, calls);
       return Result<Payload>{Payload{}};
     });

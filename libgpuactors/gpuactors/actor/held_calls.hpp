@@ -24,9 +24,9 @@ public:
   /// @param methods counts the calls, by the numbers of methods.
   /// @param type of the actor.
   HeldCalls(std::shared_ptr<HolderControl> control, std::shared_ptr<Answers> answers,
-            std::shared_ptr<CallTable> methods, std::string type, LeaseInfo lease)
+            std::shared_ptr<CallTable> methods, std::string type, HolderName name, LeaseInfo lease)
     : control_(std::move(control)), answers_(std::move(answers)), methods_(std::move(methods)), type_(std::move(type)),
-      lease_(std::move(lease)) {
+      name_(std::move(name)), lease_(std::move(lease)) {
     // nop
   }
 
@@ -85,6 +85,7 @@ private:
   const std::shared_ptr<Answers> answers_;
   const std::shared_ptr<CallTable> methods_;
   const std::string type_;
+  const HolderName name_;
   const LeaseInfo lease_;
   std::uint64_t last_ = 0;
   /// One at most: it runs before anything that comes behind it.

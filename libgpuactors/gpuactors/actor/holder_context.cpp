@@ -1,6 +1,7 @@
 #include <gpuactors/actor/call_frame.hpp>
 #include <gpuactors/actor/holder_context.hpp>
 #include <gpuactors/actor/holder_control.hpp>
+#include <gpuactors/actor/hosted_actor.hpp>
 #include <gpuactors/actor/hosted_call.hpp>
 #include <gpuactors/actor/services.hpp>
 
@@ -17,8 +18,17 @@ namespace {
 
 // Not in a header: each library that is loaded would have one of its own.
 thread_local const CallFrame* concurrent_call = nullptr;
+thread_local HostedActor hosted;
 
 } // namespace
+
+void set_hosted_actor(const HostedActor& actor) noexcept {
+  hosted = actor;
+}
+
+HostedActor hosted_actor() noexcept {
+  return hosted;
+}
 
 ConcurrentCall::ConcurrentCall(const CallFrame& frame) noexcept {
   concurrent_call = &frame;

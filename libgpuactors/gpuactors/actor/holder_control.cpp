@@ -145,6 +145,11 @@ std::uint32_t HolderControl::keep(CallId call, std::function<void()> withdraw,
   return 0;
 }
 
+bool HolderControl::is_deferred(CallId call) const {
+  const std::lock_guard lock{mutex_};
+  return deferred_.contains(call);
+}
+
 void HolderControl::settle(CallId call) {
   const std::lock_guard lock{mutex_};
   deferred_.erase(call);

@@ -105,6 +105,9 @@ public:
   /// Records that a deferred call has its answer.
   void settle(CallId call);
 
+  /// Returns whether the answer of `call` was deferred and is still to come. Any thread.
+  [[nodiscard]] bool is_deferred(CallId call) const;
+
   /// Cancels `call`, whether it is waiting, running or deferred.
   /// @param by the name of the client that asks for it; empty: no client in particular.
   /// @returns whether the call has begun and has no answer yet.

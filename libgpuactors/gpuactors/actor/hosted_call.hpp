@@ -110,17 +110,17 @@ public:
 };
 
 /// Returns what `serve` does, so that no exception escapes.
-/// @param who threw it, for the error.
-template <class Serve>
-Answer guarded(const std::string& who, Serve&& serve) {
+/// @param who returns who threw it, for the error.
+template <class Who, class Serve>
+Answer guarded(const Who& who, Serve&& serve) {
   try {
     return serve();
   } catch (const FailedResult& failed) {
     return Result<Payload>{fail(failed.error())};
   } catch (const std::exception& exception) {
-    return Result<Payload>{fail(Errc::task_failed, fmt::format("{} threw an exception: {}", who, exception.what()))};
+    return Result<Payload>{fail(Errc::task_failed, fmt::format("{} threw an exception: {}", who(), exception.what()))};
   } catch (...) {
-    return Result<Payload>{fail(Errc::task_failed, fmt::format("{} threw an exception of no standard type", who))};
+    return Result<Payload>{fail(Errc::task_failed, fmt::format("{} threw an exception of no standard type", who()))};
   }
 }
 
@@ -150,8 +150,10 @@ inline bool admit(const Call& call, HolderControl& control, const Count& count, 
 /// Runs `serve` under the rules of a call: a cancelled or late call does not run, and no exception escapes. Counts what
 /// ran, unless its answer is still to come, and what was late.
 /// @param type of the actor; empty for a task.
+/// @param name of the holder.
 template <class Serve>
-Answer run_call(const Call& call, HostedCall& frame, std::string_view type, const LeaseInfo& lease, Serve&& serve) {
+Answer run_call(const Call& call, HostedCall& frame, std::string_view type, const HolderName& name,
+                const LeaseInfo& lease, Serve&& serve) {
   auto& control = frame.control();
   Answer answer;
   if (!admit(call, control, frame.count(), answer, call.stream ? limits::stream_window : 0, frame.thread(), &frame))
@@ -165,7 +167,7 @@ Answer run_call(const Call& call, HostedCall& frame, std::string_view type, cons
   std::optional<TraceScope> scope;
   if (Count::needs_span(call, type))
     scope.emplace(frame.count().begin_span(call, type, lease));
-  answer = guarded(call.method, std::forward<Serve>(serve));
+  answer = guarded([&] { return name.doing(call.method); }, std::forward<Serve>(serve));
   // The lease was revoked during the call, because a device failed: a result computed on that device cannot be trusted.
   if (answer && frame.stop_requested())
     if (auto revoked = control.revoked())

@@ -90,24 +90,52 @@ void Metrics::Histogram::observe(double value) noexcept {
     cell_->observe(value);
 }
 
+Metrics::Histogram::Histogram(const std::vector<double>& bounds)
+  : cell_(std::make_shared<detail::HistogramCell>(bounds)) {
+  // nop
+}
+
 Result<Metrics::Gauge> Metrics::gauge(const std::string& name, std::string_view help) {
-  GPUACTORS_LET(entry, find_or_make(name, MetricKind::gauge, help));
+  GPUACTORS_LET(entry, find_or_enter(name, {MetricKind::gauge, std::string{help}}));
   return Gauge{entry->cell};
 }
 
 Result<Metrics::Counter> Metrics::counter(const std::string& name, std::string_view help) {
-  GPUACTORS_LET(entry, find_or_make(name, MetricKind::counter, help));
+  GPUACTORS_LET(entry, find_or_enter(name, {MetricKind::counter, std::string{help}}));
   return Counter{entry->cell};
 }
 
 Result<Metrics::Histogram> Metrics::histogram(const std::string& name, const std::vector<double>& bounds,
                                               std::string_view help) {
   GPUACTORS_TRY(check_histogram_bounds(name, bounds));
-  GPUACTORS_LET(entry, find_or_make(name, MetricKind::histogram, help, bounds));
+  GPUACTORS_LET(entry, find_or_enter(name, {MetricKind::histogram, std::string{help}}, bounds));
   if (entry->histogram->bounds() != bounds)
     return fail(Errc::invalid_argument, fmt::format("histogram {} has other bounds already: {}", name,
                                                     fmt::join(entry->histogram->bounds(), ", ")));
   return Histogram{entry->histogram};
+}
+
+Result<void> Metrics::publish(const std::string& name, const Gauge& gauge, std::string_view help) {
+  return publish(name, Entry{MetricKind::gauge, std::string{help}, gauge.cell_});
+}
+
+Result<void> Metrics::publish(const std::string& name, const Counter& counter, std::string_view help) {
+  return publish(name, Entry{MetricKind::counter, std::string{help}, counter.cell_});
+}
+
+Result<void> Metrics::publish(const std::string& name, const Histogram& histogram, std::string_view help) {
+  GPUACTORS_TRY(check_histogram_bounds(name, histogram.cell_->bounds()));
+  return publish(name, Entry{MetricKind::histogram, std::string{help}, nullptr, histogram.cell_});
+}
+
+Result<void> Metrics::publish(const std::string& name, Entry wanted) {
+  const auto cell = wanted.cell;
+  const auto histogram = wanted.histogram;
+  GPUACTORS_LET(entry, find_or_enter(name, std::move(wanted)));
+  if (entry->cell != cell || entry->histogram != histogram)
+    return fail(Errc::invalid_argument,
+                fmt::format("another {} is published as {} already", in_words(entry->kind), name));
+  return {};
 }
 
 std::vector<MetricValue> Metrics::values() const {
@@ -122,8 +150,10 @@ std::vector<MetricValue> Metrics::values() const {
   return result;
 }
 
-Result<const Metrics::Entry*> Metrics::find_or_make(const std::string& name, MetricKind kind, std::string_view help,
-                                                    const std::vector<double>& bounds) {
+Result<const Metrics::Entry*> Metrics::find_or_enter(const std::string& name, Entry wanted,
+                                                     const std::vector<double>& bounds) {
+  const auto kind = wanted.kind;
+  const auto& help = wanted.help;
   GPUACTORS_TRY(check_metric_name(name));
   if (help.size() > limits::metric_help_bytes)
     return fail(Errc::invalid_argument, fmt::format("the help of metric {} has {} bytes: at most {} are allowed", name,
@@ -149,12 +179,11 @@ Result<const Metrics::Entry*> Metrics::find_or_make(const std::string& name, Met
   if (entries_.size() >= limits::metrics_per_actor)
     return fail(Errc::invalid_argument, fmt::format("metric {} would be one too many: an actor may publish {}", name,
                                                     limits::metrics_per_actor));
-  Entry entry{kind, std::string{help}, nullptr, nullptr};
-  if (kind == MetricKind::histogram)
-    entry.histogram = std::make_shared<detail::HistogramCell>(bounds);
-  else
-    entry.cell = std::make_shared<std::atomic<double>>(0);
-  return &entries_.emplace(name, std::move(entry)).first->second;
+  if (kind == MetricKind::histogram && wanted.histogram == nullptr)
+    wanted.histogram = std::make_shared<detail::HistogramCell>(bounds);
+  else if (kind != MetricKind::histogram && wanted.cell == nullptr)
+    wanted.cell = std::make_shared<std::atomic<double>>(0);
+  return &entries_.emplace(name, std::move(wanted)).first->second;
 }
 
 } // namespace gpuactors

@@ -2,9 +2,9 @@
 //
 //   class Trainer : public gpuactors::Actor {
 //     ...
-//     gpuactors::Metrics::Gauge loss_ = gpuactors::value_or_throw(metrics().gauge("loss", "Of the last step."));
-//     gpuactors::Metrics::Counter steps_ = gpuactors::value_or_throw(metrics().counter("steps_total"));
-//     gpuactors::Metrics::Histogram rows_ = gpuactors::value_or_throw(metrics().histogram("rows", {1, 4, 16, 64}));
+//     gpuactors::Metrics::Gauge loss_{metrics(), "loss", "Of the last step."};
+//     gpuactors::Metrics::Counter steps_{metrics(), "steps_total"};
+//     gpuactors::Metrics::Histogram rows_{metrics(), "rows", {1, 4, 16, 64}};
 //   };
 //   ... loss_.set(0.25); steps_.add(); rows_.observe(12);
 #pragma once
@@ -68,6 +68,17 @@ public:
   /// actor: then nobody reads it.
   class Gauge {
   public:
+    /// Makes a gauge that nobody reads before `Metrics::publish`: for code that knows no actor.
+    Gauge() : cell_(std::make_shared<std::atomic<double>>(0)) {
+      // nop
+    }
+
+    /// Does what `Metrics::gauge` does; throws its error, which in an actor's constructor is that of `spawn`.
+    Gauge(Metrics& metrics, const std::string& name, std::string_view help = {})
+      : Gauge(value_or_throw(metrics.gauge(name, help))) {
+      // nop
+    }
+
     void set(double value) noexcept {
       cell_->store(value, std::memory_order_relaxed);
     }
@@ -97,6 +108,15 @@ public:
   /// Copies are the same counter. Threads, costs and lifetime as for `Gauge`.
   class Counter {
   public:
+    /// As for `Gauge`.
+    Counter() : cell_(std::make_shared<std::atomic<double>>(0)) {
+      // nop
+    }
+    Counter(Metrics& metrics, const std::string& name, std::string_view help = {})
+      : Counter(value_or_throw(metrics.counter(name, help))) {
+      // nop
+    }
+
     /// Adds `amount`; ignores a negative or non-finite one.
     void add(double amount = 1) noexcept;
 
@@ -122,6 +142,13 @@ public:
   /// atomic operations.
   class Histogram {
   public:
+    /// As for `Gauge`. `publish` refuses the bounds that `histogram` refuses, and with them one without any.
+    explicit Histogram(const std::vector<double>& bounds = {});
+    Histogram(Metrics& metrics, const std::string& name, const std::vector<double>& bounds, std::string_view help = {})
+      : Histogram(value_or_throw(metrics.histogram(name, bounds, help))) {
+      // nop
+    }
+
     /// Counts `value`; ignores a non-finite one.
     void observe(double value) noexcept;
 
@@ -152,6 +179,13 @@ public:
   /// @returns also `invalid_argument` for invalid bounds, or others than the histogram has.
   Result<Histogram> histogram(const std::string& name, const std::vector<double>& bounds, std::string_view help = {});
 
+  /// Publishes what was made without a name, with the values that it has by now. A metric may have several names.
+  /// @param name and help by the rules of `gauge`, `counter` and `histogram`.
+  /// @returns their errors; `invalid_argument` if another metric has the name.
+  Result<void> publish(const std::string& name, const Gauge& gauge, std::string_view help = {});
+  Result<void> publish(const std::string& name, const Counter& counter, std::string_view help = {});
+  Result<void> publish(const std::string& name, const Histogram& histogram, std::string_view help = {});
+
   /// Returns all values as they are now, in the order of names.
   [[nodiscard]] std::vector<MetricValue> values() const;
 
@@ -159,15 +193,16 @@ private:
   struct Entry {
     MetricKind kind;
     std::string help;
-    /// Of a gauge or counter.
-    Cell cell;
-    /// Of a histogram.
-    std::shared_ptr<detail::HistogramCell> histogram;
+    /// Of a gauge or counter; null: to be made.
+    Cell cell = {};
+    /// Of a histogram; likewise.
+    std::shared_ptr<detail::HistogramCell> histogram = {};
   };
 
-  /// @param bounds of a histogram.
-  Result<const Entry*> find_or_make(const std::string& name, MetricKind kind, std::string_view help,
-                                    const std::vector<double>& bounds = {});
+  /// Finds a metric, or enters `wanted`.
+  /// @param bounds of a histogram that is to be made.
+  Result<const Entry*> find_or_enter(const std::string& name, Entry wanted, const std::vector<double>& bounds = {});
+  Result<void> publish(const std::string& name, Entry wanted);
 
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;

@@ -1,3 +1,4 @@
+#include <gpuactors/actor/holder_name.hpp>
 #include <gpuactors/actor/placement.hpp>
 
 #include <fmt/format.h>
@@ -49,7 +50,7 @@ Result<std::unique_ptr<Placement>> Placement::open(LeaseInfo lease, const std::v
     ContextOptions options;
     options.share = granted.share;
     options.memory_bytes = granted.memory_bytes;
-    options.holder = holder;
+    options.holder = holder + detail::place_in_words(result->lease_.node, {granted.index});
     options.runtime_source = runtime_source;
     if (result->lease_.parent)
       options.parent = result->quotas_->find(result->lease_.parent, granted.index);

@@ -32,6 +32,7 @@ class Placement {
 public:
   /// Opens a context on each device of `lease`. `devices` are the node's; `runtime_source` says whether kernels may be
   /// compiled from source there.
+  /// @param holder is who it is for, in the texts of errors; the place is added.
   /// @param control is told of a device that a sticky error, of another holder, had lost to this process before; null:
   ///        nobody is.
   /// @returns the errors of `Context::open`, naming the device; `worker_died` for a device that was lost before: in

@@ -73,10 +73,13 @@ caf::result<Payload> TaskRunner::run(const Call& call) {
     return to_caf(checked.error());
   const auto type = services_->registry->find_task(call.method);
   detail::HostedCall frame{this, call, *control_, *answers_, type ? services_->tasks->find((*type)->number) : nullptr};
-  auto answer = detail::run_call(call, frame, {}, lease_, [&]() -> Answer {
+  // Who calls a task knows which one it is.
+  static const detail::HolderName nobody;
+  auto answer = detail::run_call(call, frame, {}, nobody, lease_, [&]() -> Answer {
     if (!type)
       return Result<Payload>{fail(type.error())};
-    auto result = detail::guarded(call.method, [&]() -> Answer {
+    const auto who = [&] { return call.method; };
+    auto result = detail::guarded(who, [&]() -> Answer {
       TaskContext context{*placement_, frame, *services_};
       return (*type)->run(context, frame);
     });

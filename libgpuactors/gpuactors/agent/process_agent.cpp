@@ -254,7 +254,9 @@ AgentHandle::behavior_type ProcessAgent::make_behavior() {
           return to_caf(expected.error());
         return v1::Done{};
       },
-      [&core](const v1::WorkerExited& message) { core.worker_exited(message.worker(), message.text()); },
+      [&core](const v1::WorkerExited& message) {
+        core.worker_exited(message.worker(), message.text(), LastLines::from(message));
+      },
       [&core](const v1::PeerDown& message) { core.worker_lost(message.peer()); },
       [&core](const v1::LinkChanged&, const Handle& broker) { core.broker_changed(contact_of(broker)); },
       [this, &core](const v1::Tick& message) {
@@ -314,7 +316,7 @@ caf::result<v1::LogLines> ProcessAgent::read_log(const v1::ReadLog& message) {
   query.count = message.count();
   query.follow = message.follow();
   // Bounds the wait before the conversion; the readers wait for at most `limits::log_wait` anyway.
-  const auto most = static_cast<std::uint64_t>(2 * std::chrono::milliseconds{limits::log_wait}.count());
+  const auto most = to_milliseconds(2 * limits::log_wait);
   query.wait = std::chrono::milliseconds{std::min(message.wait_ms(), most)};
   const auto ticket = ++last_reader_;
   auto promise = make_response_promise<v1::LogLines>();

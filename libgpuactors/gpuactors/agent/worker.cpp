@@ -82,7 +82,7 @@ WorkerHandle::behavior_type Worker::make_behavior() {
         else
           grace_over(LeaseId{message.id()});
       },
-      [this](const v1::DeviceFault& message) { take_back(message); },
+      [this](const v1::DeviceFault& message) { revoke_on(message); },
       [this](const v1::EndProcess& message) { give_up(message); },
   };
 }
@@ -298,7 +298,7 @@ void Worker::report_tasks() {
   caf_version::post(agent_, std::move(report));
 }
 
-void Worker::take_back(const v1::DeviceFault& message) {
+void Worker::revoke_on(const v1::DeviceFault& message) {
   const std::set<int> failed{message.devices().begin(), message.devices().end()};
   for (auto& [id, slot] : slots_) {
     const auto on =

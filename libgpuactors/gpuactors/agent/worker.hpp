@@ -75,7 +75,8 @@ private:
   /// The lease that a message names; null if there is none, or the sender has no business there.
   Slot* slot_for_sender(LeaseId lease);
   void cancel(const v1::CancelCall& message);
-  void take_back(const v1::DeviceFault& message);
+  /// Ends what has a lease on these devices.
+  void revoke_on(const v1::DeviceFault& message);
   /// The process is about to be killed: answers all calls with the reason.
   void give_up(const v1::EndProcess& message);
   void end_waits(LeaseId lease);

@@ -21,6 +21,15 @@ void FutureCore::give_up(Cancel how) {
   cancel(how);
 }
 
+void FutureCore::refuse_own_wait() {
+  // nop
+}
+
+bool is_more_than_a_look(TimePoint deadline) {
+  constexpr Duration a_look = std::chrono::seconds{1};
+  return deadline == never || deadline > Clock::now() + a_look;
+}
+
 namespace {
 
 /// Polls `ready` briefly before the caller sleeps; polls longer if the answer is produced in this process (`near`).
@@ -53,6 +62,8 @@ bool FutureCore::wait_until(TimePoint deadline) {
   const auto is_ready = [this] { return ready(); };
   if (ready() || look(is_ready, deadline, near))
     return true;
+  if (is_more_than_a_look(deadline))
+    refuse_own_wait();
   std::unique_lock lock{mutex_};
   ++waiters_;
   wait_on(wake_, lock, deadline, is_ready);
@@ -111,6 +122,11 @@ std::vector<std::size_t> wait_for(const std::vector<FutureCore*>& cores, std::si
   const auto valid = cores.size() - static_cast<std::size_t>(std::count(cores.begin(), cores.end(), nullptr));
   wanted = std::min(wanted, valid);
   const auto is_ready = [](const FutureCore* core) { return core != nullptr && core->ready(); };
+  // Where not all of them are wanted, the others may come.
+  if (wanted == valid && is_more_than_a_look(deadline))
+    for (auto* const core : cores)
+      if (core != nullptr && !core->ready())
+        core->refuse_own_wait();
   const auto count_ready = static_cast<std::size_t>(std::count_if(cores.begin(), cores.end(), is_ready));
   if (count_ready < wanted) {
     auto gate = std::make_shared<Gate>();

@@ -57,7 +57,8 @@ public:
   /// Waits for the result and takes it. For a call with a deadline, the result arrives by then at the latest.
   ///
   /// In a task or actor that was asked to end, a wait that still goes on when most of the grace is over returns
-  /// `lease_revoked`, so that the process need not be ended with everything in it; `get` may be called again.
+  /// `lease_revoked`, so that the process need not be ended with everything in it; `get` may be called again. An actor
+  /// that waits for a call of itself, which it could only serve afterwards, gets `invalid_argument`.
   Result<T> get() {
     return get_until(never);
   }

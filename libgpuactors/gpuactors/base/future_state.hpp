@@ -35,6 +35,9 @@ class Future;
 
 namespace detail {
 
+/// Whether a wait until `deadline` is for the answer: shorter ones are those of callers who come back.
+[[nodiscard]] bool is_more_than_a_look(TimePoint deadline);
+
 /// The state shared by both ends, except the value: readiness, waiting, callbacks.
 class FutureCore {
 public:
@@ -64,6 +67,11 @@ public:
   /// Like `cancel`, but for a caller that no longer waits: a future without a producer that would answer becomes
   /// `cancelled`.
   virtual void give_up(Cancel how);
+
+  /// Called by a thread that is about to sleep for more than a look until this is ready. If only that thread can do the
+  /// work, which it cannot while it waits, the work is withdrawn and ends with an error that says so. Does nothing by
+  /// default.
+  virtual void refuse_own_wait();
 
   /// The executor for the function of `Future::then`; null means the completing thread. Not changed any more once the
   /// result is there, and not read before.
@@ -337,6 +345,10 @@ public:
     source_->give_up(how);
   }
 
+  void refuse_own_wait() override {
+    source_->refuse_own_wait();
+  }
+
 protected:
   [[nodiscard]] const std::shared_ptr<FutureState<T>>& source() const noexcept {
     return source_;
@@ -396,6 +408,10 @@ public:
     withdraw({how, &FutureCore::give_up});
   }
 
+  void refuse_own_wait() override {
+    under_way()->refuse_own_wait();
+  }
+
 private:
   struct Withdrawal {
     Cancel how;
@@ -415,6 +431,11 @@ private:
       work = under_way_;
     }
     withdrawal.apply(*work);
+  }
+
+  [[nodiscard]] std::shared_ptr<FutureCore> under_way() {
+    const std::lock_guard lock{mutex_};
+    return under_way_;
   }
 
   // Written before the state is published, read afterwards.
@@ -491,6 +512,12 @@ public:
   void give_up(Cancel how) override {
     for (const auto& part : parts_)
       part->give_up(how);
+  }
+
+  void refuse_own_wait() override {
+    for (const auto& part : parts_)
+      if (!part->ready())
+        part->refuse_own_wait();
   }
 
 private:

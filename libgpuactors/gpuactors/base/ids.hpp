@@ -49,7 +49,7 @@ using ActorId = Id<struct ActorTag>;
 using GroupId = Id<struct GroupTag>;
 /// Number of a type of tasks or actors in one ledger.
 using TypeId = Id<struct TypeTag>;
-/// Id of a call, unique within the calling process.
+/// Id of a call, unique among all clients: it holds a random number of its caller.
 using CallId = Id<struct CallTag>;
 
 } // namespace gpuactors

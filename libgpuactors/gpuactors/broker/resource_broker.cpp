@@ -18,7 +18,7 @@ namespace {
 
 using Handle = caf::strong_actor_ptr;
 
-/// An answer that fulfills `promise`: a message, for grants and actors also the handles of holder and control actor.
+/// An answer that fulfills `promise`: a message, for grants and actors also the handles of holder and worker.
 /// Who waits for it has `place`.
 template <class T, class Promise>
 BrokerAnswer<T> answer_by(Promise promise, Rooms::Place place) {
@@ -28,9 +28,10 @@ BrokerAnswer<T> answer_by(Promise promise, Rooms::Place place) {
     else if constexpr (std::is_void_v<T>)
       promise.deliver(v1::Done{});
     else if constexpr (std::is_same_v<T, Grant>)
-      promise.deliver(std::move(result->granted), handle_of(result->holder), handle_of(result->control));
+      promise.deliver(std::move(result->granted), handle_of(result->contacts.holder),
+                      handle_of(result->contacts.worker));
     else if constexpr (std::is_same_v<T, FoundActor>)
-      promise.deliver(std::move(result->info), handle_of(result->handle), handle_of(result->control));
+      promise.deliver(std::move(result->info), handle_of(result->contacts.holder), handle_of(result->contacts.worker));
     else
       promise.deliver(std::move(*result));
   }};
@@ -99,7 +100,7 @@ public:
 
   void wake(Duration after, Wake what) override {
     v1::Tick tick;
-    tick.set_id(static_cast<std::uint64_t>(what));
+    tick.set_what(static_cast<std::uint32_t>(what));
     if (after <= Duration::zero())
       caf_version::post(caf::actor_cast<Handle>(&self_), std::move(tick));
     else
@@ -212,8 +213,8 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
             client.clear_id();
         return state;
       },
-      [&core](const v1::LeaseStarted& message, Handle holder, Handle control) {
-        core.lease_started(message, contact_of(std::move(holder)), contact_of(std::move(control)));
+      [&core](const v1::LeaseStarted& message, Handle holder, Handle worker) {
+        core.lease_started(message, {contact_of(std::move(holder)), contact_of(std::move(worker))});
       },
       [&core](const v1::LeaseEnded& message) { core.lease_ended(message); },
       [&core](const v1::LeaseStuck& message) { core.stuck(message); },
@@ -227,7 +228,7 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
       },
       [&core](const v1::DrainNode& message) { return answer_of(core.drain(message)); },
       [&core](const v1::PeerDown& message) { core.peer_down(message.peer()); },
-      [&core](const v1::Tick& message) { core.wake(static_cast<Wake>(message.id())); },
+      [&core](const v1::Tick& message) { core.wake(static_cast<Wake>(message.what())); },
       [&core, answer](const v1::GetTypes& message) {
         return answer(by_types, message, [&](const Caller&, auto to) { core.types(message, std::move(to)); });
       },

@@ -1,3 +1,4 @@
+#include <gpuactors/actor/holder_name.hpp>
 #include <gpuactors/cluster/actor_ref.hpp>
 #include <gpuactors/cluster/detail/actor_cell.hpp>
 #include <gpuactors/cluster/detail/actor_ends.hpp>
@@ -16,7 +17,7 @@ namespace detail {
 class CallStarter {
 public:
   /// @returns the error of an invalid call, before anything is sent.
-  static Result<void> check(const ActorCell& cell, const Call& call, const google::protobuf::Descriptor* output);
+  static Result<void> check(PendingCall& pending, const google::protobuf::Descriptor* output);
 
   /// Sends the call to the actor; looks the actor up first if it has ended since.
   static void send(ClusterCore& core, const std::shared_ptr<PendingCall>& pending);
@@ -78,27 +79,25 @@ public:
     if (core == nullptr)
       return on_error(cluster_closed());
     const auto& info = content.get_as<v1::ActorInfo>(0);
-    Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
+    auto told = handles_in(content);
     // While its process is being reached, the call is in none of the port's entries, which know its deadline.
-    if (place.holder == nullptr)
+    if (told.holder == nullptr)
       start_timer(*core);
-    core->locate(info, std::move(place),
-                 [self = shared_from_this(), info](Result<Place> found) { self->located(info, std::move(found)); });
+    core->locate(info, std::move(told),
+                 [self = shared_from_this(), info](const Result<HolderHandles>& found) { self->located(info, found); });
   }
 
   /// The call waits for an answer to this, and so was not sent, or not again.
   [[nodiscard]] Error overdue() const override {
     const auto& cell = *pending_->cell_;
-    const auto who = cell.name.empty() ? std::to_string(cell.id.value()) : cell.name;
+    const auto who = actor_in_words(cell.name, cell.type, cell.id);
     return Error{
         Errc::deadline_exceeded,
         pending_->unreached_.empty()
-            ? fmt::format("actor {} ({}) was not alive before the call's deadline, or the broker was away: the "
-                          "call was not sent",
-                          who, cell.type)
-            : fmt::format("actor {} ({}) could not be reached before the call's deadline, so the call was not "
-                          "sent: {}",
-                          who, cell.type, pending_->unreached_)};
+            ? fmt::format("{} was not alive before the call's deadline, or the broker was away: the call was not sent",
+                          who)
+            : fmt::format("{} could not be reached before the call's deadline, so the call was not sent: {}", who,
+                          pending_->unreached_)};
   }
 
   void on_error(Error error) override {
@@ -126,7 +125,7 @@ private:
     timer_ = core.port().after(deadline - Clock::now(), std::move(due), std::move(closed)).value_or(0);
   }
 
-  void located(const v1::ActorInfo& info, Result<Place> place) {
+  void located(const v1::ActorInfo& info, const Result<HolderHandles>& found) {
     const auto core = pending_->cell_->core.lock();
     if (core == nullptr)
       return on_error(cluster_closed());
@@ -134,23 +133,23 @@ private:
     if (timer_ != 0 && !core->port().forget(timer_))
       return;
     auto& cell = *pending_->cell_;
-    if (place && looks_ > 0 && lease_of_last_attempt() == LeaseId{info.lease().id()}) {
+    if (found && looks_ > 0 && lease_of_last_attempt() == LeaseId{info.lease().id()}) {
       // The broker does not know of the death yet; or another actor died, which the method had called.
       const auto wait = limits::redial_shortest * (1 << (most_looks - looks_));
       return pause(*core, wait,
                    [pending = pending_, looks = looks_ - 1](ClusterCore& again) { look_up(again, pending, looks); });
     }
-    if (place) {
+    if (found) {
       pending_->empty_looks_ = 0;
       pending_->unreached_.clear();
-      core->set_place(cell, info, *place);
+      core->set_life(cell, info, *found);
       return send(*core, pending_);
     }
-    if (!holder_has_ended(place.error()))
-      return on_error(place.error());
+    if (!holder_has_ended(found.error()))
+      return on_error(found.error());
     // The actor has died since, and the broker does not know of it yet: its process may take a while to end. Or its
     // node cannot be reached from here.
-    pending_->unreached_ = place.error().message();
+    pending_->unreached_ = found.error().message();
     constexpr int most_doublings = 5;
     const auto wait = limits::redial_shortest * (1 << std::min(pending_->empty_looks_++, most_doublings));
     pause(*core, wait, [pending = pending_](ClusterCore& again) { look_up(again, pending, 0); });
@@ -184,7 +183,9 @@ private:
   RequestTicket timer_ = 0;
 };
 
-Result<void> CallStarter::check(const ActorCell& cell, const Call& call, const google::protobuf::Descriptor* output) {
+Result<void> CallStarter::check(PendingCall& pending, const google::protobuf::Descriptor* output) {
+  const auto& cell = *pending.cell_;
+  const auto& call = pending.call_;
   if (cell.max_pending > 0 && cell.pending->load(std::memory_order_relaxed) > cell.max_pending)
     return fail(Errc::queue_full, fmt::format("{} calls of actor {} are waiting, as many as max_pending_calls allows",
                                               cell.max_pending, cell.name.empty() ? cell.type : cell.name));
@@ -192,6 +193,7 @@ Result<void> CallStarter::check(const ActorCell& cell, const Call& call, const g
   if (cell.known_type == nullptr)
     return {}; // the type is not registered here: the worker knows it and checks the call
   GPUACTORS_LET(method, cell.known_type->find_method(call.method));
+  pending.method_ = method;
   return check_call(*method, {call.payload, output, call.stream},
                     [&] { return fmt::format("actor type {}: method {}", cell.type, method->name); });
 }
@@ -203,11 +205,11 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   if (cell.down.load(std::memory_order_acquire))
     return look_up(core, pending, 0);
   std::shared_ptr<const ActorLife> life;
-  std::uint32_t places = 0;
+  std::uint32_t lives = 0;
   {
     const std::scoped_lock lock{cell.mutex, pending->mutex_};
     life = cell.life;
-    places = cell.places.load(std::memory_order_relaxed);
+    lives = cell.lives.load(std::memory_order_relaxed);
     if (life != nullptr) {
       pending->life_ = life;
       pending->lease_ = life->lease;
@@ -218,17 +220,17 @@ void CallStarter::send(ClusterCore& core, const std::shared_ptr<PendingCall>& pe
   // Before `add`: from then on, the actor's death may have another thread use up a retry and send the call again.
   const bool may_go_again = pending->retries_left_ != 0 || cell.lives_again.load(std::memory_order_relaxed);
   auto call = may_go_again ? pending->call_ : std::move(pending->call_);
-  const auto ticket = enter(core.port(), pending, life->handle, call);
+  const auto ticket = enter(core.port(), pending, life->handles.holder, call);
   if (!ticket)
     return refuse(*pending, ticket.error());
   // `withdraw` sets `withdrawn_` before it reads the ticket: a withdrawal that missed the ticket is seen here.
   if (pending->withdrawn_ || pending->finished())
     return core.port().abandon(*ticket, Error{Errc::cancelled, "the caller withdrew it"});
-  core.port().deliver(*ticket, life->handle, std::move(call));
+  core.port().deliver(*ticket, life->handles.holder, std::move(call));
   // If the actor has just ended, its requests may have been failed before this one was entered, and the call would wait
   // forever; also if the actor lives again elsewhere by now.
   const bool is_down = cell.down.load(std::memory_order_acquire);
-  const bool is_same_life = cell.places.load(std::memory_order_acquire) == places;
+  const bool is_same_life = cell.lives.load(std::memory_order_acquire) == lives;
   if (is_down && is_same_life && !cell.lost.load(std::memory_order_relaxed))
     core.port().abandon(*ticket, Error{Errc::not_begun, "it ended before the call began"});
   else if (is_down || !is_same_life)
@@ -324,12 +326,12 @@ public:
     if (core == nullptr)
       return done();
     const auto& info = content.get_as<v1::ActorInfo>(0);
-    detail::Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
-    core->locate(info, std::move(place), [self = shared_from_this(), info](const Result<detail::Place>& found) {
-      if (const auto still = self->cell_->core.lock(); still != nullptr && found)
-        still->set_place(*self->cell_, info, *found);
-      self->done();
-    });
+    core->locate(info, detail::handles_in(content),
+                 [self = shared_from_this(), info](const Result<detail::HolderHandles>& found) {
+                   if (const auto still = self->cell_->core.lock(); still != nullptr && found)
+                     still->set_life(*self->cell_, info, *found);
+                   self->done();
+                 });
   }
 
   void on_error(Error) override {
@@ -388,7 +390,7 @@ caf::actor ActorRef::handle() const {
   if (cell_ == nullptr)
     return {};
   const std::lock_guard lock{cell_->mutex};
-  return cell_->life != nullptr ? caf::actor_cast<caf::actor>(cell_->life->handle) : caf::actor{};
+  return cell_->life != nullptr ? caf::actor_cast<caf::actor>(cell_->life->handles.holder) : caf::actor{};
 }
 
 Future<Payload> ActorRef::call_payload(std::string_view method, Payload input, Duration deadline) const {
@@ -429,7 +431,7 @@ void ActorRef::start(const std::shared_ptr<detail::PendingCall>& pending, std::s
   call.deadline = deadline_after(call.made, deadline);
   call.stream = stream;
   pending->begin_span(call, cell_.get());
-  if (auto checked = detail::CallStarter::check(*cell_, call, output); !checked)
+  if (auto checked = detail::CallStarter::check(*pending, output); !checked)
     return detail::CallStarter::refuse(*pending, checked.error());
   detail::CallStarter::send(*core, pending);
 }

@@ -188,8 +188,9 @@ public:
 
   /// Calls `method`; the answer must arrive within `deadline`. Move the input in to avoid a copy.
   ///
-  /// Errors of the future: `not_found` (no such method, with similar names), `invalid_argument` (message types),
-  /// `queue_full` (`max_pending_calls`), `deadline_exceeded`, `actor_died`, `worker_died`, and the method's own errors.
+  /// Errors of the future: `not_found` (no such method, with similar names), `invalid_argument` (message types; an
+  /// actor that waits for a call of itself, see `Actor::after`), `queue_full` (`max_pending_calls`),
+  /// `deadline_exceeded`, `actor_died`, `worker_died`, and the method's own errors.
   template <ProtobufMessage Out = google::protobuf::Empty, ProtobufMessage In = google::protobuf::Empty>
   Future<Out> call(std::string_view method, In input = {}, Duration deadline = limits::call_deadline) const {
     auto state = std::make_shared<detail::WorkState<Out, detail::PendingCall>>();

@@ -1,11 +1,11 @@
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/broker_part.hpp>
-#include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/node_part.hpp>
 #include <gpuactors/cluster/detail/notices.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
 #include <gpuactors/cluster/detail/service.hpp>
 #include <gpuactors/cluster/detail/standby_part.hpp>
+#include <gpuactors/cluster/detail/system_parts.hpp>
 #include <gpuactors/cluster/detail/termination.hpp>
 
 #include <fmt/format.h>

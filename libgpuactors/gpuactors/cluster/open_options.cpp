@@ -66,6 +66,8 @@ OpenOptions OpenOptions::from_environment() {
   OpenOptions options;
   if (const auto* broker = std::getenv("GPUACTORS_BROKER"); broker != nullptr)
     options.connect.broker = broker;
+  if (const auto* certificates = std::getenv("GPUACTORS_CERTS"); certificates != nullptr)
+    options.connect.certificates = certificates;
   return options;
 }
 

@@ -10,6 +10,7 @@ namespace gpuactors {
 ///
 ///   auto chosen = gpuactors::OpenOptions::from_environment();
 ///   app.add_option("--broker", chosen.connect.broker);
+///   app.add_option("--certs", chosen.connect.certificates);
 ///   app.add_option("--devices", chosen.embed.devices);
 ///   ...
 ///   GPUACTORS_LET(cluster, gpuactors::Cluster::open(std::move(chosen)));
@@ -17,7 +18,8 @@ struct OpenOptions {
   ConnectOptions connect{};
   EmbedOptions embed{};
 
-  /// Returns the options that the environment sets: the broker, if the variable GPUACTORS_BROKER is set.
+  /// Returns the options that the environment sets: the broker, if the variable GPUACTORS_BROKER is set, and the folder
+  /// of this machine's certificates, if GPUACTORS_CERTS is. With `connect.insecure`, the folder is not looked at.
   [[nodiscard]] static OpenOptions from_environment();
 
   /// Returns the options that the arguments set and, for those not given, the environment: `--broker HOST:PORT`,

@@ -1,3 +1,6 @@
+#include <gpuactors/actor/holder_name.hpp>
+#include <gpuactors/actor/hosted_actor.hpp>
+#include <gpuactors/actor/registry.hpp>
 #include <gpuactors/cluster/detail/actor_cell.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/pending.hpp>
@@ -130,14 +133,29 @@ void PendingCall::on_error(Error error) {
     return;
   if (error.code() == Errc::deadline_exceeded)
     ask_to_stop(Cancel::ask);
+  if (error.code() == Errc::worker_died)
+    error = named(std::move(error));
   let_go();
   finish(fail(for_caller(std::move(error))));
 }
 
+Error PendingCall::named(Error error) {
+  auto who = actor_in_words(cell_->name, cell_->type, cell_->id);
+  if (error.message().starts_with(who))
+    return error;
+  {
+    const std::scoped_lock lock{cell_->mutex, mutex_};
+    // Not where it lives by now, if it was started again.
+    if (LeaseId{cell_->info.lease().id()} == lease_)
+      who += place_in_words(to_lease_info(cell_->info.lease()));
+  }
+  return {error.code(), fmt::format("{}: {}", who, error.message())};
+}
+
 Error PendingCall::overdue() const {
   return Error{Errc::deadline_exceeded,
-               fmt::format("actor {} ({}) has not answered by the call's deadline; the method may still be running",
-                           cell_->name.empty() ? std::to_string(cell_->id.value()) : cell_->name, cell_->type)};
+               fmt::format("{} has not answered by the call's deadline; the method may still be running",
+                           actor_in_words(cell_->name, cell_->type, cell_->id))};
 }
 
 void PendingCall::let_go() {
@@ -173,6 +191,40 @@ void PendingCall::withdraw(Cancel how) {
   finish(fail(withdrawn()));
 }
 
+void PendingCall::refuse_own_wait() {
+  const auto here = hosted_actor();
+  if (here.handle == nullptr || finished())
+    return;
+  RequestTicket ticket = 0;
+  CallId id;
+  {
+    const std::lock_guard lock{mutex_};
+    // While it is looked up, the call is nowhere yet.
+    if (life_ == nullptr || life_->handles.holder->get() != here.handle)
+      return;
+    ticket = ticket_;
+    id = id_;
+  }
+  const auto core = cell_->core.lock();
+  if (core == nullptr || method_ == nullptr || method_->concurrent != (here.thread == CallThread::concurrent))
+    return;
+  // The items of a stream that was kept come from any thread; an answer comes from the actor's.
+  if (call_.stream && here.control->is_deferred(id))
+    return;
+  // Else it would run after all, and nobody would have its answer.
+  here.control->cancel(id);
+  const Error error{
+      Errc::invalid_argument,
+      fmt::format("{} waits for its own method {}, which runs only when what waits has returned: take its answer with "
+                  "Actor::after, or do its work with Actor::post{}",
+                  actor_in_words(cell_->name, cell_->type, cell_->id), method_->name,
+                  method_->concurrent ? "" : "; or register it with concurrent_method, if it may run beside others")};
+  core->port().abandon(ticket, error);
+  // As in `withdraw`.
+  let_go();
+  finish(fail(error));
+}
+
 void PendingCall::ask_to_stop(Cancel how) {
   v1::CancelCall message;
   message.set_force(how == Cancel::force);
@@ -187,8 +239,8 @@ void PendingCall::ask_to_stop(Cancel how) {
     message.set_call(id_.value());
     message.set_lease(lease_.value());
   }
-  if (core != nullptr && life != nullptr && life->control != nullptr)
-    core->port().tell(life->control, std::move(message));
+  if (core != nullptr && life != nullptr && life->handles.worker != nullptr)
+    core->port().tell(life->handles.worker, std::move(message));
 }
 
 std::shared_ptr<Executor> PendingCall::executor() const {
@@ -207,8 +259,8 @@ void PendingCall::grant_credit(std::uint32_t items) {
     message.set_items(items);
   }
   const auto core = cell_ != nullptr ? cell_->core.lock() : nullptr;
-  if (core != nullptr && life != nullptr && life->control != nullptr)
-    core->port().tell(life->control, std::move(message));
+  if (core != nullptr && life != nullptr && life->handles.worker != nullptr)
+    core->port().tell(life->handles.worker, std::move(message));
 }
 
 } // namespace gpuactors::detail

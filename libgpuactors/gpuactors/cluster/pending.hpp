@@ -17,6 +17,12 @@
 #include <mutex>
 #include <optional>
 
+namespace gpuactors {
+
+struct MethodType;
+
+} // namespace gpuactors
+
 namespace gpuactors::detail {
 
 struct ActorCell;
@@ -59,6 +65,11 @@ public:
 
   /// Returns whether the future is complete. Any thread.
   [[nodiscard]] virtual bool finished() const noexcept = 0;
+
+  /// As `FutureCore::refuse_own_wait`.
+  void refuse_own_wait() {
+    // nop
+  }
 
 protected:
   /// Ends the span of the work. Any thread; the first end counts.
@@ -123,6 +134,9 @@ public:
   /// Allows the producer of the stream `items` more items.
   void grant_credit(std::uint32_t items);
 
+  /// As `FutureCore::refuse_own_wait`: the thread is that of the actor that is called.
+  void refuse_own_wait();
+
   /// Returns the cluster's thread for callbacks; null if the cluster is closed, or there is no actor.
   [[nodiscard]] std::shared_ptr<Executor> executor() const;
 
@@ -130,11 +144,15 @@ private:
   friend class CallStarter;
 
   void let_go();
+  /// Says which actor an error of a lost process is about, and where it lived: the text comes from whoever has noticed.
+  [[nodiscard]] Error named(Error error);
   /// Takes the call out of the actor's count of waiting calls.
   void uncount() noexcept;
   void ask_to_stop(Cancel how);
 
   std::shared_ptr<ActorCell> cell_;
+  /// What is called, if this program knows it; lives as long as the cell's type.
+  const MethodType* method_ = nullptr;
   // The call, kept while it may have to be sent again.
   Call call_;
   int retries_left_ = 0;
@@ -171,6 +189,10 @@ public:
 
   void cancel(Cancel how) override {
     this->withdraw(how);
+  }
+
+  void refuse_own_wait() override {
+    Work::refuse_own_wait();
   }
 };
 
@@ -264,6 +286,11 @@ template <class T, class Work>
 Result<std::optional<T>> StreamState<T, Work>::next(TimePoint deadline) {
   std::unique_lock lock{mutex_};
   const auto decided = [this] { return !items_.empty() || end_.has_value(); };
+  if (!decided() && is_more_than_a_look(deadline)) {
+    lock.unlock();
+    this->refuse_own_wait();
+    lock.lock();
+  }
   if (!wait_on(wake_, lock, deadline, decided)) {
     if (deadline > Clock::now())
       return wait_ended();

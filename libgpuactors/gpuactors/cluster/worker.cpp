@@ -1,12 +1,12 @@
 // The worker process: runs tasks and actors for the agent that started it, and ends with it.
 #include <gpuactors/actor/catalog.hpp>
-#include <gpuactors/agent/core/device_messages.hpp>
 #include <gpuactors/agent/process.hpp>
 #include <gpuactors/agent/worker.hpp>
 #include <gpuactors/agent/worker_output.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
+#include <gpuactors/cluster/detail/device_messages.hpp>
 #include <gpuactors/cluster/detail/local_role.hpp>
 #include <gpuactors/cluster/detail/plugins.hpp>
 #include <gpuactors/cluster/detail/termination.hpp>
@@ -148,7 +148,7 @@ private:
   static Result<void> open(const v1::WorkerSetup& setup, ProcessServices& services) {
     std::vector<DeviceInfo> described;
     for (const auto& device : setup.devices()) {
-      GPUACTORS_LET(info, from_wire(device));
+      GPUACTORS_LET(info, detail::from_wire(device));
       described.push_back(std::move(info));
     }
     GPUACTORS_LET(devices, open_devices(described, discovery_options(setup.node())));
@@ -177,7 +177,7 @@ Result<void> describe(const std::string& node, const std::string& spec, const st
   GPUACTORS_LET(specs, parse_device_specs(spec));
   GPUACTORS_LET(devices, make_devices(specs, discovery_options(node)));
   offer.mutable_node()->set_name(node);
-  add_devices(devices, *offer.mutable_node());
+  detail::add_devices(devices, *offer.mutable_node());
   GPUACTORS_LET(json, message_to_json(offer));
   std::ofstream out{file};
   if (!(out << detail::to_line(detail::own_greeting()) << json).flush())

@@ -1,6 +1,7 @@
 #include <gpuactors/cluster/cluster.hpp>
 #include <gpuactors/collective/collective.hpp>
 #include <gpuactors/collective/detail/member.hpp>
+#include <gpuactors/collective/detail/neighbour.hpp>
 #include <gpuactors/trace/span.hpp>
 
 #include <fmt/format.h>
@@ -10,6 +11,8 @@
 #include <new>
 #include <optional>
 #include <stdexcept>
+#include <string>
+#include <thread>
 #include <utility>
 
 namespace gpuactors {
@@ -31,6 +34,26 @@ Failure no_neighbour(const std::string& member, const Error& error) {
   if (error.code() == Errc::not_found)
     return fail(Errc::unavailable, fmt::format("{} is gone: {}", member, error.message()));
   return fail(error.code(), fmt::format("{} was not found: {}", member, error.message()));
+}
+
+/// Finds the next member, which is called `who`.
+Result<ActorRef> find_neighbour(const Actor& actor, const v1::ActorHandle& neighbour, const std::string& who) {
+  // Other concurrent calls wait for this one: not longer than its caller does.
+  const auto deadline =
+      actor.deadline() == never ? deadline_after(Clock::now(), limits::call_deadline) : actor.deadline();
+  const auto find = [&] { return Cluster::from(actor).find(neighbour, deadline - Clock::now()); };
+  const auto pause = [&] {
+    if (actor.stop_requested() || Clock::now() + limits::redial_shortest >= deadline)
+      return false;
+    std::this_thread::sleep_for(limits::redial_shortest);
+    return true;
+  };
+  auto found = detail::find_present(find, pause);
+  if (!found)
+    return no_neighbour(who, found.error());
+  if (found->away())
+    return fail(Errc::unavailable, fmt::format("{} is gone: its process has ended, or cannot be reached", who));
+  return found;
 }
 
 /// The span of an operation, if the call that it is made in is traced.
@@ -150,13 +173,9 @@ Result<void> Collective::join(std::uint64_t generation, const v1::CollectiveJoin
   if (members > 1) {
     const auto rank = (place.rank + 1) % members;
     const auto& neighbour = join.members(static_cast<int>(rank));
-    // Other concurrent calls wait for this one: not longer than its caller does.
-    const auto deadline = actor_.deadline();
-    auto found =
-        Cluster::from(actor_).find(neighbour, deadline == never ? limits::call_deadline : deadline - Clock::now());
-    if (!found)
-      return no_neighbour(fmt::format("rank {} of {} ({})", rank, members, place.names[rank]), found.error());
-    next = std::move(*found);
+    const auto who = fmt::format("rank {} of {} ({})", rank, members, place.names[rank]);
+    GPUACTORS_LET(found, find_neighbour(actor_, neighbour, who));
+    next = std::move(found);
   }
   member_->join(std::move(place), std::move(next));
   return {};

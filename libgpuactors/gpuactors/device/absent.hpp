@@ -6,7 +6,7 @@
 namespace gpuactors {
 
 /// Stands for a device that a node offers but does not have: scheduling counts it, using it fails. Any thread.
-class AbsentDevice final : public Device {
+class AbsentDevice final : public BasicDevice {
 public:
   /// @param reason the error text of every use, with the numbers.
   AbsentDevice(DeviceInfo info, std::string reason) : info_(std::move(info)), reason_(std::move(reason)) {

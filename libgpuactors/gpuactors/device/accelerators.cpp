@@ -1,3 +1,4 @@
+// The table of kinds of accelerators, and what it answers.
 #include <gpuactors/device/accelerators.hpp>
 
 #include <fmt/format.h>

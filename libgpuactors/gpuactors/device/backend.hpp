@@ -1,8 +1,12 @@
 // The device interface: `Device` (a whole device) and `Backend` (one lease's part of it), in raw pointers. Implemented
 // by device/host, device/cuda and device/faulty; tests/conformance checks that they behave alike. Programs use
 // `Context` (context.hpp), which adds quota, ownership and reclaim for all backends.
+//
+// Kinds of devices derive from `BasicDevice` and `BasicBackend`, which answer for what not every kind has. Decorators
+// derive from the interface itself, where every call is pure: so the compiler names the one that is not passed on.
 #pragma once
 
+#include <gpuactors/device/gemm.hpp>
 #include <gpuactors/device/kernel.hpp>
 #include <gpuactors/device/quota.hpp>
 #include <gpuactors/device/runtime_kernel.hpp>
@@ -18,36 +22,6 @@
 namespace gpuactors {
 
 class Device;
-
-/// Row-major matrix product C = alpha * op(A) * op(B) + beta * C, where op(X) is X or its transpose. A is m x k (k x m
-/// if transposed), B is k x n (n x k if transposed), C is m x n; leading dimensions are the number of elements between
-/// the starts of two rows.
-///
-/// A and B are of `dtype`, C is of `result`: both f32 or both f64; or f16 or bf16, with a C of the same type or of f32.
-/// Products of 16-bit elements sum and scale in f32 and round once, to C. With a beta of 0, C is only written; with an
-/// alpha of 0, host devices do not read A and B.
-struct Gemm {
-  DType dtype = DType::f32;
-  bool transpose_a = false;
-  bool transpose_b = false;
-  std::int64_t m = 0;
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  double alpha = 1.0;
-  const void* a = nullptr;
-  std::int64_t lda = 0;
-  const void* b = nullptr;
-  std::int64_t ldb = 0;
-  double beta = 0.0;
-  void* c = nullptr;
-  std::int64_t ldc = 0;
-  /// Empty: `dtype`.
-  std::optional<DType> result = {};
-
-  [[nodiscard]] DType result_type() const noexcept {
-    return result.value_or(dtype);
-  }
-};
 
 /// Direction of a copy. "host" is ordinary memory of the process.
 enum class CopyKind : std::uint8_t { host_to_device, device_to_host, device_to_device };
@@ -86,8 +60,8 @@ struct BackendOptions {
 ///
 /// Work on a stream runs in order; work on two streams of one backend may overlap. Calls return once the work is
 /// queued. `synchronize` of a stream returns the first error of its work; such errors do not affect other streams
-/// unless they are sticky (`context_lost`). One thread at a time may use a backend, except `query`, `record`,
-/// `synchronize`, `free` and `footprint`, which any thread may call at any time. The destructor waits for the work; any
+/// unless they are sticky (`context_lost`). One thread at a time may use a backend, except for `synchronize`,
+/// `footprint` and what says so below, which any thread may call at any time. The destructor waits for the work; any
 /// thread may destroy a backend that nobody uses any more. Sizes are in bytes and never zero.
 class Backend {
 public:
@@ -142,12 +116,12 @@ public:
   virtual Result<void> copy(void* target, const void* source, std::size_t bytes, CopyKind kind,
                             StreamHandle stream) = 0;
   /// Copies to any host memory, and waits until the stream has done this and all before it.
-  virtual Result<void> fetch(void* host, const void* source, std::size_t bytes, StreamHandle stream);
-  /// Copies from memory of another device of this process, in stream order. The work that computes `source` must be
-  /// done, and `source` must live until the copy is done.
+  virtual Result<void> fetch(void* host, const void* source, std::size_t bytes, StreamHandle stream) = 0;
+  /// Copies from memory of another device of this process, which may be a decorator, in stream order. The work that
+  /// computes `source` must be done, and `source` must live until the copy is done.
   /// @returns `unsupported` if this backend has no shorter way than through the host.
   virtual Result<void> copy_from(Device& other, void* target, const void* source, std::size_t bytes,
-                                 StreamHandle stream);
+                                 StreamHandle stream) = 0;
   /// Sets every byte in stream order.
   virtual Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) = 0;
   /// Returns the actual size of an allocation of `bytes`, which the quota counts.
@@ -155,17 +129,17 @@ public:
 
   /// Returns host memory for full-speed copies (pinned, where that makes a difference), aligned to at least 256 bytes
   /// and not zeroed. It may outlive the backend and be freed on any thread, once no copy uses it any more.
-  virtual Result<std::shared_ptr<void>> host_memory(std::size_t bytes);
+  virtual Result<std::shared_ptr<void>> host_memory(std::size_t bytes) = 0;
 
   /// Announces that work of this backend will use shared memory of `footprint` bytes that its device creates or opens;
   /// from then on, the backend caches that much less freed memory. Ends with `let_go`, or with `detach` if the memory
   /// could not be obtained. Any thread.
-  virtual Result<void> attach(std::uint64_t footprint);
-  virtual void detach(std::uint64_t footprint) noexcept;
+  virtual Result<void> attach(std::uint64_t footprint) = 0;
+  virtual void detach(std::uint64_t footprint) noexcept = 0;
   /// Releases such memory like `free`: after all work queued so far, and after `readers`. Any thread.
-  virtual void let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept;
+  virtual void let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept = 0;
   /// Waits until all memory given to `let_go` is released. The backend's thread only.
-  virtual void settle() noexcept;
+  virtual void settle() noexcept = 0;
 
   // -- compute ---------------------------------------------------------------------------------
 
@@ -182,25 +156,25 @@ public:
   /// Begins a capture: work that is queued on `stream` from now on is recorded and does not run. One stream of a
   /// backend at a time. Until `end_capture`, only launches, products (not the first of the backend), copies and fills
   /// may be queued on the stream, and nothing may wait for it. Memory may be freed meanwhile.
-  virtual Result<void> begin_capture(StreamHandle stream);
+  virtual Result<void> begin_capture(StreamHandle stream) = 0;
   /// Ends a capture and returns the captured work. Called after every `begin_capture` that succeeded.
-  virtual Result<std::shared_ptr<BackendGraph>> end_capture(StreamHandle stream);
+  virtual Result<std::shared_ptr<BackendGraph>> end_capture(StreamHandle stream) = 0;
   /// Runs work that this backend has captured, in the order of `stream`, which need not be the captured stream.
-  virtual Result<void> launch(const std::shared_ptr<BackendGraph>& graph, StreamHandle stream);
+  virtual Result<void> launch(const std::shared_ptr<BackendGraph>& graph, StreamHandle stream) = 0;
 
   // -- other libraries -------------------------------------------------------------------------
 
   /// Makes the context of the streams' handles (CUDA) current on the calling thread until the result is destroyed, on
   /// the same thread.
   /// @returns `unsupported` if other libraries cannot use the handles.
-  virtual Result<std::shared_ptr<void>> make_current();
+  virtual Result<std::shared_ptr<void>> make_current() = 0;
 
   /// Compiles and loads a kernel for this device. May block (seconds for long sources the first time).
   /// @returns `unsupported` if there is no compiler or it is disabled, `invalid_argument` with the compiler's log.
-  virtual Result<RuntimeKernel> compile(const KernelSource& source);
+  virtual Result<RuntimeKernel> compile(const KernelSource& source) = 0;
   /// Launches a kernel from `compile`; copies the arguments before it returns.
   virtual Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape,
-                              std::span<const KernelArgument> arguments, StreamHandle stream);
+                              std::span<const KernelArgument> arguments, StreamHandle stream) = 0;
 };
 
 /// One device of this process. Any thread.
@@ -217,27 +191,59 @@ public:
   /// @returns `device_lost` if the device does not exist; the text says what was offered and what exists.
   virtual Result<std::unique_ptr<Backend>> open(const BackendOptions& options) = 0;
 
-  /// Returns whether this process has, or had, something open on the device.
-  [[nodiscard]] virtual bool is_open() const {
-    return false;
-  }
+  /// Returns the device behind all decorators, whose class tells its kind; this one, if it is no decorator.
+  [[nodiscard]] virtual Device& undecorated() noexcept = 0;
+
+  /// Returns whether this process has, or had, something open on the device, so that memory of other processes can be
+  /// opened at once. Always false where none can be opened (host).
+  [[nodiscard]] virtual bool is_open() const = 0;
 
   /// Returns the size that `make_shared_memory` takes on the device.
   /// @returns `unsupported` if the device has no such memory.
-  virtual Result<std::size_t> shared_footprint(std::size_t bytes);
+  virtual Result<std::size_t> shared_footprint(std::size_t bytes) = 0;
 
   /// Allocates memory that other processes of this machine can open, with undefined contents. No quota counts it.
   /// @returns `unsupported` if that is not possible (on host devices; host memory is shared otherwise),
   ///          `out_of_memory`.
-  virtual Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::size_t bytes);
+  virtual Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::size_t bytes) = 0;
 
   /// Opens shared memory of another process, at least `bytes` large, for reading on this device. The memory may be on
   /// another device. The caller still owns `descriptor`.
   /// @returns `unsupported` if this device cannot reach it.
-  virtual Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes);
+  virtual Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes) = 0;
 
   /// Destroys `what`. Where this may take long, another thread does it, so that the caller need not wait.
-  virtual void dispose(std::shared_ptr<void> what);
+  virtual void dispose(std::shared_ptr<void> what) = 0;
+};
+
+/// What a backend does that has no better way: its host memory is ordinary memory, and it has neither shared memory nor
+/// kernels from source nor streams for other libraries.
+class BasicBackend : public Backend {
+public:
+  Result<void> fetch(void* host, const void* source, std::size_t bytes, StreamHandle stream) override;
+  Result<void> copy_from(Device& other, void* target, const void* source, std::size_t bytes,
+                         StreamHandle stream) override;
+  Result<std::shared_ptr<void>> host_memory(std::size_t bytes) override;
+  Result<void> attach(std::uint64_t footprint) override;
+  void detach(std::uint64_t footprint) noexcept override;
+  void let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept override;
+  void settle() noexcept override;
+  Result<std::shared_ptr<void>> make_current() override;
+  Result<RuntimeKernel> compile(const KernelSource& source) override;
+  using Backend::launch;
+  Result<void> launch(const RuntimeKernel& kernel, const LaunchShape& shape, std::span<const KernelArgument> arguments,
+                      StreamHandle stream) override;
+};
+
+/// A device that is no decorator and has no memory that processes share.
+class BasicDevice : public Device {
+public:
+  [[nodiscard]] Device& undecorated() noexcept override;
+  [[nodiscard]] bool is_open() const override;
+  Result<std::size_t> shared_footprint(std::size_t bytes) override;
+  Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::size_t bytes) override;
+  Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes) override;
+  void dispose(std::shared_ptr<void> what) override;
 };
 
 } // namespace gpuactors

@@ -11,7 +11,7 @@ namespace gpuactors {
 class CudaModule {
 public:
   /// The version of this interface. A module with another version is refused.
-  static constexpr int abi = 5;
+  static constexpr int abi = 6;
 
   /// Loads and initialises the driver; creates no context. Idempotent.
   /// @returns `unsupported`, in one line: no driver, a driver that is too old, no cuBLAS.

@@ -167,6 +167,7 @@ private:
     std::istringstream entries{*options_.visible_devices};
     for (std::string entry; std::getline(entries, entry, ',');) {
       entry.erase(0, entry.find_first_not_of(' '));
+      entry.erase(entry.find_last_not_of(' ') + 1);
       if (entry.size() > 4 && uuid.starts_with(entry))
         return true;
     }

@@ -22,7 +22,7 @@
 
 namespace gpuactors::faulty {
 
-/// The calls of `Device` and `Backend` that can be made to fail. Destroying and freeing cannot fail.
+/// The calls of `Device` and `Backend` that can be made to fail: all that return a `Result`.
 enum class Call : std::uint8_t {
   open,
   memory,
@@ -40,9 +40,18 @@ enum class Call : std::uint8_t {
   gemm,
   /// The begin and the end of a capture.
   capture,
+  host_memory,
+  copy_from,
+  make_current,
+  compile,
+  attach,
+  shared_footprint,
+  make_shared_memory,
+  open_shared_memory,
 };
 
-inline constexpr std::size_t call_kinds = 15;
+/// The number of kinds of calls.
+inline constexpr std::size_t call_kinds = static_cast<std::size_t>(Call::open_shared_memory) + 1;
 
 [[nodiscard]] std::string_view to_string(Call call) noexcept;
 
@@ -52,6 +61,8 @@ struct Held {
   std::int64_t streams = 0;
   std::int64_t events = 0;
   std::int64_t allocations = 0;
+  /// Shared memory that was announced by `Backend::attach` and not given up since.
+  std::int64_t attachments = 0;
 
   friend bool operator==(const Held&, const Held&) = default;
 };
@@ -113,7 +124,8 @@ private:
 };
 
 /// Passes every call on to `inner`, unless `plan` says that the call fails. An operation that fails by plan has no
-/// effect. Without rules, the device behaves like `inner`. Threads: as `inner`.
+/// effect, but that waits are waited for and captures end. A fetch counts as its two parts, a copy and a synchronize.
+/// Without rules, the device behaves like `inner`, also towards other devices. Threads: as `inner`.
 class FaultyDevice final : public Device {
 public:
   FaultyDevice(std::shared_ptr<Device> inner, std::shared_ptr<Plan> plan);
@@ -124,6 +136,19 @@ public:
 
   Result<DeviceMemory> memory() override;
   Result<std::unique_ptr<Backend>> open(const BackendOptions& options) override;
+
+  [[nodiscard]] Device& undecorated() noexcept override {
+    return inner_->undecorated();
+  }
+
+  [[nodiscard]] bool is_open() const override {
+    return inner_->is_open();
+  }
+
+  Result<std::size_t> shared_footprint(std::size_t bytes) override;
+  Result<std::shared_ptr<SharedMemory>> make_shared_memory(std::size_t bytes) override;
+  Result<std::shared_ptr<SharedMemory>> open_shared_memory(int descriptor, std::size_t bytes) override;
+  void dispose(std::shared_ptr<void> what) override;
 
 private:
   std::shared_ptr<Device> inner_;

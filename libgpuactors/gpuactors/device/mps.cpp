@@ -1,3 +1,4 @@
+// Where MPS keeps its files, and whether they are there.
 #include <gpuactors/device/mps.hpp>
 
 #include <cstdlib>

@@ -239,6 +239,8 @@ Result<void> Stream::gemm(const Tensor& a, const Tensor& b, Tensor& c, const Gem
   };
   if (a.shape().size() != 2 || b.shape().size() != 2 || c.shape().size() != 2)
     return fail(Errc::invalid_argument, "a matrix product needs 2 dimensions each: " + describe());
+  for (const auto* matrix : {&a, &b, static_cast<const Tensor*>(&c)})
+    GPUACTORS_TRY(check_memory(*matrix));
   if (a.dtype() != b.dtype() || !may_result_in(a.dtype(), c.dtype()))
     return fail(Errc::invalid_argument,
                 "a matrix product needs one element type, but for an f32 result of f16 or bf16: " + describe());

@@ -4,8 +4,12 @@
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/backend.hpp>
 #include <gpuactors/device/block_kernel.hpp>
+#include <gpuactors/device/gemm.hpp>
 #include <gpuactors/device/graph.hpp>
 #include <gpuactors/device/grid_kernel.hpp>
+#include <gpuactors/device/launch_argument.hpp>
+#include <gpuactors/device/mark.hpp>
+#include <gpuactors/device/native_stream.hpp>
 #include <gpuactors/device/tensor.hpp>
 
 #include <functional>
@@ -21,103 +25,7 @@ namespace gpuactors {
 
 namespace detail {
 struct ContextState;
-struct MarkState;
 } // namespace detail
-
-/// One argument of `Stream::launch`, of the kernel's type `A`: a value or, where that is a pointer to elements, also a
-/// tensor, which is checked before the kernel starts. A raw pointer is taken as it is, and may be null.
-template <class A>
-class LaunchArgument {
-  using Element = std::remove_const_t<std::remove_pointer_t<A>>;
-  static constexpr bool takes_tensor = std::is_pointer_v<A> && TensorElement<Element>;
-  static constexpr bool only_reads = std::is_const_v<std::remove_pointer_t<A>>;
-
-public:
-  LaunchArgument(A value) : value_(value) { // NOLINT(*-explicit-*): arguments are written as they are
-    // nop
-  }
-
-  LaunchArgument(Tensor& tensor) requires takes_tensor // NOLINT(*-explicit-*)
-    : value_(tensor.data<Element>()),
-      tensor_(&tensor) {
-    // nop
-  }
-
-  LaunchArgument(const Tensor& tensor) requires(takes_tensor&& only_reads) // NOLINT(*-explicit-*)
-    : value_(tensor.data<Element>()), tensor_(&tensor) {
-    // nop
-  }
-
-  [[nodiscard]] A value() const noexcept {
-    return value_;
-  }
-
-  /// Returns the tensor if the kernel cannot use it (of another type, empty or reclaimed), otherwise null.
-  [[nodiscard]] const Tensor* unusable() const noexcept {
-    if constexpr (takes_tensor)
-      return value_ == nullptr ? tensor_ : nullptr;
-    else
-      return nullptr;
-  }
-
-  /// Returns the element type that the kernel takes.
-  [[nodiscard]] static constexpr DType dtype() noexcept {
-    if constexpr (takes_tensor)
-      return dtype_of<Element>;
-    else
-      return DType::u8;
-  }
-
-private:
-  A value_;
-  const Tensor* tensor_ = nullptr;
-};
-
-/// How `Stream::gemm` combines its operands.
-struct GemmOptions {
-  bool transpose_a = false;
-  bool transpose_b = false;
-  double alpha = 1.0;
-  double beta = 0.0;
-};
-
-/// A stream for libraries of its device (cuDNN, NCCL), see `Stream::native`. Movable. Keep it on the thread that
-/// requested it, and destroy it before its stream.
-class NativeStream {
-public:
-  /// Returns the native handle: on CUDA a `CUstream`, which is also a `cudaStream_t`.
-  [[nodiscard]] void* handle() const noexcept {
-    return handle_;
-  }
-
-private:
-  friend class Stream;
-  NativeStream(void* handle, std::shared_ptr<void> current) : handle_(handle), current_(std::move(current)) {
-    // nop
-  }
-
-  void* handle_;
-  std::shared_ptr<void> current_;
-};
-
-/// A point in the order of a stream that other work on the device can wait for. Copyable; any thread. It may outlive
-/// the context of its stream, and keeps nothing of it alive.
-class Mark {
-public:
-  Mark() = default;
-
-  explicit operator bool() const noexcept {
-    return state_ != nullptr;
-  }
-
-private:
-  friend class Stream;
-  explicit Mark(std::shared_ptr<detail::MarkState> state) : state_(std::move(state)) {
-    // nop
-  }
-
-  std::shared_ptr<detail::MarkState> state_;
-};
 
 /// An ordered queue of device work; all work starts on a stream. Movable. If destroyed before its context, it first
 /// waits for its queued work. For the thread of its context only. After the end of its context, every call fails with
@@ -216,6 +124,7 @@ public:
   Result<void> fill_bytes(void* target, std::uint8_t value, std::size_t bytes);
 
   /// Copies between tensors of the same type and size, in stream order.
+  /// @returns `invalid_argument` if they differ or are empty, `lease_expired` if one was reclaimed.
   Result<void> copy(Tensor& target, const Tensor& source);
 
   /// Copies raw memory from another device of this process. The work that computes `source` must be done, and `source`
@@ -280,7 +189,8 @@ public:
   /// Computes c = alpha * op(a) * op(b) + beta * c for matrices (2-dimensional), in stream order. `a` and `b` are of
   /// one type: f32, f64, f16 or bf16; `c` is of the same type, or f32 if theirs has 16 bits. Products of 16-bit
   /// elements sum and scale in f32 and round once.
-  /// @returns `invalid_argument` with the shapes and types if they do not match, `unsupported` for other types.
+  /// @returns `invalid_argument` with the shapes and types if they do not match, `unsupported` for other types,
+  ///          `lease_expired` if a tensor was reclaimed.
   Result<void> gemm(const Tensor& a, const Tensor& b, Tensor& c, const GemmOptions& options = {});
 
   /// Overload on raw pointers, for sub-matrices; see `Gemm` for shapes.
@@ -348,6 +258,8 @@ private:
   void retire() noexcept;
 
   Result<Tensor> tensor_from(const void* values, std::size_t count, DType dtype, std::vector<std::int64_t> shape);
+  /// Checks that a tensor is neither empty nor reclaimed.
+  static Result<void> check_memory(const Tensor& tensor);
   static Result<void> check_values(const Tensor& tensor, DType dtype, std::size_t count);
   static Result<void> check_bytes(const Tensor& tensor, std::size_t bytes);
 

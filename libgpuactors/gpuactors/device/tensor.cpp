@@ -113,11 +113,14 @@ KernelArgument::KernelArgument(const Tensor& tensor) : KernelArgument(tensor.raw
   is_missing_ = tensor.raw() == nullptr;
 }
 
+Result<void> Stream::check_memory(const Tensor& tensor) {
+  return tensor ? Result<void>{} : no_memory(tensor);
+}
+
 Result<void> Stream::check_values(const Tensor& tensor, DType dtype, std::size_t count) {
   if (dtype != tensor.dtype())
     return other_type(tensor, dtype);
-  if (!tensor)
-    return no_memory(tensor);
+  GPUACTORS_TRY(check_memory(tensor));
   if (count != static_cast<std::size_t>(tensor.size()))
     return fail(Errc::invalid_argument, fmt::format("{} values are given for a tensor of shape {}, which has {}", count,
                                                     detail::format_shape(tensor.shape()), tensor.size()));
@@ -125,8 +128,7 @@ Result<void> Stream::check_values(const Tensor& tensor, DType dtype, std::size_t
 }
 
 Result<void> Stream::check_bytes(const Tensor& tensor, std::size_t bytes) {
-  if (!tensor)
-    return no_memory(tensor);
+  GPUACTORS_TRY(check_memory(tensor));
   if (bytes != tensor.bytes())
     return fail(Errc::invalid_argument,
                 fmt::format("{} B are given for a tensor of {} {}, which has {} B", bytes, to_string(tensor.dtype()),
@@ -153,8 +155,7 @@ Result<void> Stream::zero(Tensor& target) {
 }
 
 Result<void> Stream::fill_bytes(Tensor& target, std::uint8_t value) {
-  if (!target)
-    return no_memory(target);
+  GPUACTORS_TRY(check_memory(target));
   return fill_bytes(target.raw(), value, target.bytes());
 }
 
@@ -163,6 +164,8 @@ Result<void> Stream::copy(Tensor& target, const Tensor& source) {
     return fail(Errc::invalid_argument, fmt::format("a tensor of {} {} cannot be copied to one of {} {}",
                                                     to_string(source.dtype()), detail::format_shape(source.shape()),
                                                     to_string(target.dtype()), detail::format_shape(target.shape())));
+  GPUACTORS_TRY(check_memory(target));
+  GPUACTORS_TRY(check_memory(source));
   return copy(target.raw(), source.raw(), target.bytes());
 }
 

@@ -1,5 +1,6 @@
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/ledger/explain.hpp>
+#include <gpuactors/ledger/refusal.hpp>
 
 #include <fmt/format.h>
 
@@ -9,101 +10,6 @@
 namespace gpuactors::ledger_detail {
 
 namespace {
-
-// The constraints, in the order in which they are checked.
-enum class Constraint : std::uint8_t {
-  name,
-  work, // the type of tasks or actors
-  draining,
-  label,
-  type,
-  devices,
-  memory,
-  cpus,
-  resource,
-  suspended,
-  none
-};
-
-// The first constraint that a pool does not meet, and how much of it the pool has.
-struct Refusal {
-  Constraint constraint = Constraint::none;
-  std::int64_t has = 0;
-  std::string label;
-};
-
-struct Devices {
-  std::int64_t of_type = 0;
-  std::int64_t with_share = 0;
-  std::int64_t with_both = 0;
-  Share most_share;
-  std::uint64_t most_bytes = 0;
-};
-
-Devices count_devices(const Pool& pool, const ResourceRequest& request, const Lens& lens) {
-  Devices count;
-  for (const auto& slot : pool.slots) {
-    const auto& spec = pool.node->device(slot);
-    if (!slot.ok || (!request.accelerator_type.empty() && spec.accelerator_type != request.accelerator_type))
-      continue;
-    ++count.of_type;
-    auto need = need_on(request, spec.memory_bytes);
-    const auto share = lens.share(pool, slot);
-    auto bytes = lens.bytes(pool, slot);
-    count.most_share = std::max(count.most_share, share);
-    // A request for memory alone is also limited by the share that is left.
-    if (request.gpus == Share{}) {
-      bytes = std::min(bytes, memory_for_share(spec.memory_bytes, share));
-      need.share = std::min(need.share, share);
-    }
-    if (share < need.share)
-      continue;
-    ++count.with_share;
-    count.most_bytes = std::max(count.most_bytes, bytes);
-    count.with_both += bytes >= need.bytes ? 1 : 0;
-  }
-  return count;
-}
-
-std::optional<Refusal> refuse_devices(const Pool& pool, const ResourceRequest& request, const Lens& lens) {
-  if (!wants_devices(request) && request.accelerator_type.empty())
-    return std::nullopt;
-  const auto count = count_devices(pool, request, lens);
-  if (count.of_type == 0)
-    return Refusal{Constraint::type, static_cast<std::int64_t>(pool.slots.size()), {}};
-  if (!wants_devices(request))
-    return std::nullopt;
-  const bool whole = wants_whole_devices(request);
-  const auto wanted = static_cast<std::int64_t>(device_count(request));
-  if (count.with_share < wanted)
-    return Refusal{Constraint::devices, whole ? count.with_share : count.most_share.units(), {}};
-  if (count.with_both < wanted)
-    return Refusal{Constraint::memory, whole ? count.with_both : static_cast<std::int64_t>(count.most_bytes), {}};
-  return std::nullopt;
-}
-
-Refusal refusal_of(const Pool& pool, const ResourceRequest& request, const Lens& lens, bool new_lease) {
-  const auto& node = *pool.node;
-  if (needs_node(request) && request.node != node.spec.name)
-    return {Constraint::name, 0, {}};
-  if (!has_type(node.types, request.type))
-    return {Constraint::work, 0, {}};
-  if (new_lease && !lens.covers(node))
-    return {Constraint::draining, 0, {}};
-  for (const auto& [key, condition] : request.labels)
-    if (const auto* value = label_of(node, key); !condition.holds(value))
-      return {Constraint::label, value == nullptr ? 0 : 1, key};
-  if (auto refusal = refuse_devices(pool, request, lens))
-    return *refusal;
-  if (lens.cpus(pool) < request.cpus)
-    return {Constraint::cpus, lens.cpus(pool).units(), {}};
-  for (const auto& [name, amount] : request.resources)
-    if (lens.resource(pool, name) < amount)
-      return {Constraint::resource, lens.resource(pool, name).units(), name};
-  if (node.suspended && lens.amount == Lens::Amount::free)
-    return {Constraint::suspended, 0, {}};
-  return {};
-}
 
 // Returns the device part of the text, for constraints that are checked after the devices.
 std::string with_devices(const ResourceRequest& request) {
@@ -154,12 +60,12 @@ Words words_of(const Pool& pool, const ResourceRequest& request, const Lens& len
   const auto has = "has " + to_string(Share{refusal.has});
   switch (refusal.constraint) {
   case Constraint::label: {
-    const auto* value = label_of(node, refusal.label);
-    return {fmt::format("label {} ({})", refusal.label, to_string(request.labels.at(refusal.label))),
-            value == nullptr ? "there is no label " + refusal.label
-                             : fmt::format("label {} is \"{}\"", refusal.label, *value)};
+    const auto* value = label_of(node, refusal.name);
+    return {fmt::format("label {} ({})", refusal.name, to_string(request.labels.at(refusal.name))),
+            value == nullptr ? "there is no label " + refusal.name
+                             : fmt::format("label {} is \"{}\"", refusal.name, *value)};
   }
-  case Constraint::type:
+  case Constraint::accelerator:
     return {describe_devices(request), "has " + has_types(node)};
   case Constraint::devices:
   case Constraint::memory:
@@ -167,10 +73,10 @@ Words words_of(const Pool& pool, const ResourceRequest& request, const Lens& len
   case Constraint::cpus:
     return {to_string(request.cpus) + " cpus" + free, has};
   case Constraint::resource:
-    return {describe_resource(refusal.label, request.resources.at(refusal.label)) + free,
-            "has " + describe_amount(refusal.label, Share{refusal.has})};
+    return {describe_resource(refusal.name, request.resources.at(refusal.name)) + free,
+            "has " + describe_amount(refusal.name, Share{refusal.has})};
   case Constraint::name:
-  case Constraint::work:
+  case Constraint::type:
   case Constraint::draining:
   case Constraint::suspended:
   case Constraint::none:
@@ -196,7 +102,7 @@ std::string render(const Pool& pool, const ResourceRequest& request, const Lens&
     return {};
   if (refusal.constraint == Constraint::name)
     return fmt::format("{} is {}on node {}: it is on node {}", who, is_bundle ? "not " : "", request.node, name);
-  if (refusal.constraint == Constraint::work)
+  if (refusal.constraint == Constraint::type)
     return fmt::format("node {} does not have the type \"{}\"{}", name, types.name_of(request.type),
                        meant_by(types, request.type));
   if (refusal.constraint == Constraint::draining)
@@ -207,7 +113,7 @@ std::string render(const Pool& pool, const ResourceRequest& request, const Lens&
   const auto words = words_of(pool, request, lens, refusal);
   if (refusal.constraint == Constraint::label)
     return fmt::format("{} {} the labels: on node {} {}, asked: {}", who, has, name, words.has,
-                       to_string(request.labels.at(refusal.label)));
+                       to_string(request.labels.at(refusal.name)));
   const bool after_devices = refusal.constraint == Constraint::cpus || refusal.constraint == Constraint::resource;
   const auto with = after_devices ? with_devices(request) : "";
   if (words.on_one_device)
@@ -215,21 +121,16 @@ std::string render(const Pool& pool, const ResourceRequest& request, const Lens&
   return fmt::format("{}{} {} {}: node {} {}", who, with, has, words.asked, name, words.has);
 }
 
-} // namespace
-
-namespace {
-
 bool has_accelerator(const Node& node, const std::string& type) {
-  return std::any_of(node.pool.slots.begin(), node.pool.slots.end(), [&](const Slot& slot) {
-    return slot.ok && (type.empty() || node.device(slot).accelerator_type == type);
-  });
+  return std::any_of(node.pool.slots.begin(), node.pool.slots.end(),
+                     [&](const Slot& slot) { return slot.ok && is_of_type(node.device(slot).accelerator_type, type); });
 }
 
 // Returns the nodes with the most of each measure, from the ends of the indexes.
 std::vector<const Node*> likely_nodes(const NodeTable& table, const ResourceRequest& request) {
   std::vector<const Node*> nodes;
   for (const auto& [key, kind] : table.kinds()) {
-    if (!request.accelerator_type.empty() && kind.accelerator_type != request.accelerator_type)
+    if (!is_of_type(kind.accelerator_type, request.accelerator_type))
       continue;
     if (!kind.idle.empty())
       nodes.push_back((*kind.idle.lower_bound((*kind.idle.rbegin())->idle))->node);
@@ -270,12 +171,8 @@ std::string explain(const NodeTable& table, const ResourceRequest& request, cons
     return false;
   };
   const auto* named = needs_node(request) ? table.find(request.node) : nullptr;
-  if (needs_node(request) && named == nullptr) {
-    std::vector<std::string> names;
-    for (const auto& [name, node] : table.nodes())
-      names.push_back(name);
-    return fmt::format("no node is named \"{}\"{}", request.node, did_you_mean(request.node, names));
-  }
+  if (needs_node(request) && named == nullptr)
+    return fmt::format("no node is named \"{}\"{}", request.node, did_you_mean(request.node, table.names()));
   const auto& types = table.types();
   const auto all = table.nodes().size();
   const auto lacking = request.type ? types.lacking(request.type) : 0;
@@ -312,7 +209,7 @@ std::string explain_here(const Pool& pool, const ResourceRequest& request, const
     return {};
   if (refusal.constraint == Constraint::name)
     return fmt::format("asked node {}", request.node);
-  if (refusal.constraint == Constraint::work)
+  if (refusal.constraint == Constraint::type)
     return fmt::format("does not have the type \"{}\"", types.name_of(request.type));
   if (refusal.constraint == Constraint::draining)
     return "draining: takes no new leases";
@@ -326,7 +223,7 @@ std::string explain_in(const Pool& pool, const ResourceRequest& request, const L
                        std::string_view what) {
   const auto refusal = refusal_of(pool, request, lens, false);
   const auto text = render(pool, request, lens, types, refusal, what);
-  return refusal.constraint == Constraint::work ? fmt::format("{}: {}", what, text) : text;
+  return refusal.constraint == Constraint::type ? fmt::format("{}: {}", what, text) : text;
 }
 
 } // namespace gpuactors::ledger_detail

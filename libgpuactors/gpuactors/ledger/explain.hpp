@@ -3,7 +3,10 @@
 
 #include <gpuactors/ledger/node_table.hpp>
 
+#include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace gpuactors::ledger_detail {
 
@@ -29,5 +32,10 @@ inline constexpr std::size_t nodes_to_explain = 64;
 /// it fits. `new_lease` is false for a pool that was already set aside, which a draining node still serves.
 [[nodiscard]] std::string explain_here(const Pool& pool, const ResourceRequest& request, const Lens& lens,
                                        const TypeTable& types, bool new_lease);
+
+/// Explains why a group does not fit: which bundle fits nowhere, or that the bundles do not fit together.
+[[nodiscard]] std::string explain_group(const NodeTable& table, const std::vector<ResourceRequest>& bundles,
+                                        GroupStrategy strategy, const Lens& lens,
+                                        const std::set<const Node*>& others = {});
 
 } // namespace gpuactors::ledger_detail

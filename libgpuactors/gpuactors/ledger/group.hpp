@@ -1,4 +1,4 @@
-// Fit groups: bundles of resources that are reserved all together or not at all.
+// Placement groups: bundles of resources that are reserved all together or not at all.
 #pragma once
 
 #include <gpuactors/ledger/request.hpp>

@@ -1,7 +1,5 @@
-#include <gpuactors/ledger/explain.hpp>
 #include <gpuactors/ledger/group_placement.hpp>
-
-#include <fmt/format.h>
+#include <gpuactors/ledger/quotas.hpp>
 
 #include <algorithm>
 #include <array>
@@ -44,15 +42,13 @@ public:
       found = (!others_.empty() && pack_on_few_nodes()) || pack_on_one_node() || pack_on_few_nodes() || search_all();
     else
       found = spread_greedily(strict_spread) || (strict_spread ? match() : search_all());
-    if (!found)
-      return std::nullopt;
-    return std::move(chosen_);
+    return found ? std::optional{std::move(chosen_)} : std::nullopt;
   }
 
 private:
   // Places a bundle tentatively, so that later bundles see its amounts as taken.
-  void put(std::size_t bundle, Fit placement) {
-    chosen_[bundle] = std::move(placement);
+  void put(std::size_t bundle, Fit fit) {
+    chosen_[bundle] = std::move(fit);
     const auto& at = chosen_[bundle];
     lens_.holds.push_back({at.pool, &at.devices, bundles_[bundle].cpus, &bundles_[bundle].resources});
     ++placed_;
@@ -73,10 +69,10 @@ private:
   std::optional<Fit> find(const ResourceRequest& request, const std::set<const Node*>& excluded) {
     if (lens_.amount == Lens::Amount::free)
       return place(table_, request, lens_, excluded);
-    for (const auto& [name, node] : table_.nodes())
+    for (auto& [name, node] : table_.nodes())
       if (lens_.covers(node) && excluded.count(&node) == 0)
         if (auto devices = place_in(node.pool, request, lens_))
-          return Fit{&table_.find(name)->pool, std::move(*devices)};
+          return Fit{&node.pool, std::move(*devices)};
     return std::nullopt;
   }
 
@@ -114,9 +110,9 @@ private:
   bool pack_strictly() {
     std::vector<Pool*> pools;
     std::set<const Node*> too_full;
-    for (const auto& [name, node] : table_.nodes()) {
+    for (auto& [name, node] : table_.nodes()) {
       if (lens_.covers(node) && sums_suffice(std::array{&node.pool}))
-        pools.push_back(&table_.find(name)->pool);
+        pools.push_back(&node.pool);
       else
         too_full.insert(&node);
     }
@@ -210,12 +206,12 @@ private:
   }
 
   bool search_all() {
-    if (table_.nodes().size() > static_cast<std::size_t>(search_steps))
+    if (table_.nodes().size() > search_steps)
       return false;
     std::vector<Pool*> pools;
-    for (const auto& [name, node] : table_.nodes())
+    for (auto& [name, node] : table_.nodes())
       if (lens_.covers(node))
-        pools.push_back(&table_.find(name)->pool);
+        pools.push_back(&node.pool);
     if (!sums_suffice(pools))
       return false;
     find_repeated();
@@ -255,7 +251,7 @@ private:
     const auto bundle = order_[next];
     for (auto at = repeated_[next] ? last : 0; at < pools.size(); ++at) {
       looked_ += (pools[at]->slots.size() + 1) * (lens_.holds.size() + 1);
-      for (auto& devices : alternatives(*pools[at], bundles_[bundle])) {
+      for (auto& devices : choices_in(*pools[at], bundles_[bundle], lens_, search_steps)) {
         if (++steps_ > search_steps || looked_ > search_looks)
           return false;
         put(bundle, Fit{pools[at], std::move(devices)});
@@ -269,58 +265,6 @@ private:
     return false;
   }
 
-  // Returns every distinct choice of devices in the pool, first the one that a single request would get. Devices of one
-  // kind with equal amounts left are twins: exchanging them makes no difference.
-  std::vector<std::vector<DeviceGrant>> alternatives(const Pool& pool, const ResourceRequest& request) const {
-    std::vector<std::vector<DeviceGrant>> result;
-    auto best = place_in(pool, request, lens_);
-    if (!best)
-      return result;
-    result.push_back(std::move(*best));
-    if (!wants_devices(request))
-      return result;
-    using Twins = std::tuple<std::uint64_t, std::string, Share, std::uint64_t>;
-    std::map<Twins, std::vector<DeviceGrant>> twins;
-    for (const auto& slot : pool.slots) {
-      const auto& spec = pool.node->device(slot);
-      const auto need = need_on(request, spec.memory_bytes);
-      if (slot.ok && (request.accelerator_type.empty() || spec.accelerator_type == request.accelerator_type)
-          && fits(pool, slot, need, lens_))
-        twins[{spec.memory_bytes, spec.accelerator_type, lens_.share(pool, slot), lens_.bytes(pool, slot)}].push_back(
-            {slot.index, need.share, need.bytes});
-    }
-    std::vector<std::vector<DeviceGrant>> groups;
-    groups.reserve(twins.size());
-    for (auto& [key, devices] : twins)
-      groups.push_back(std::move(devices));
-    std::vector<DeviceGrant> chosen;
-    combine(groups, 0, device_count(request), chosen, result);
-    // The first choice is among the combinations, too: each repetition would double the search below it.
-    const auto first = result.front();
-    result.erase(std::remove(result.begin() + 1, result.end(), first), result.end());
-    return result;
-  }
-
-  // Collects all ways to take `wanted` devices in total from the groups of twins from `next` on.
-  static void combine(const std::vector<std::vector<DeviceGrant>>& groups, std::size_t next, std::size_t wanted,
-                      std::vector<DeviceGrant>& chosen, std::vector<std::vector<DeviceGrant>>& result) {
-    if (wanted == 0) {
-      result.push_back(chosen);
-      std::sort(result.back().begin(), result.back().end(),
-                [](const auto& a, const auto& b) { return a.index < b.index; });
-      return;
-    }
-    if (next == groups.size() || result.size() > static_cast<std::size_t>(search_steps))
-      return;
-    const auto& twins = groups[next];
-    const auto size = chosen.size();
-    for (auto count = std::min(wanted, twins.size()) + 1; count-- > 0;) {
-      chosen.insert(chosen.end(), twins.begin(), twins.begin() + static_cast<std::ptrdiff_t>(count));
-      combine(groups, next + 1, wanted - count, chosen, result);
-      chosen.resize(size);
-    }
-  }
-
   NodeTable& table_;
   const std::vector<ResourceRequest>& bundles_;
   GroupStrategy strategy_;
@@ -332,7 +276,7 @@ private:
   std::int64_t wanted_cpus_ = 0;
   std::vector<Fit> chosen_;
   int placed_ = 0;
-  int steps_ = 0;
+  std::size_t steps_ = 0;
   std::size_t looked_ = 0;
   std::vector<bool> repeated_;
 };
@@ -345,67 +289,11 @@ std::optional<std::vector<Fit>> place_group(NodeTable& table, const std::vector<
   return GroupSearch{table, bundles, strategy, lens, others}.run();
 }
 
-namespace {
-
-// Returns for example "; 2 of them have room for one". Empty for free amounts on large clusters, because visiting all
-// nodes for each group that joins a long queue would be slow.
-std::string room_for_bundles(const NodeTable& table, const std::vector<ResourceRequest>& bundles, bool together,
-                             const Lens& lens) {
-  if (table.nodes().size() > nodes_to_explain && lens.amount == Lens::Amount::free)
-    return {};
-  std::size_t with_room = 0;
-  Share most;
-  std::string best;
-  for (const auto& [name, node] : table.nodes()) {
-    const auto fits_here = [&pool = node.pool, &table, &lens](const ResourceRequest& bundle) {
-      return explain_here(pool, bundle, lens, table.types(), true).empty();
-    };
-    with_room += std::any_of(bundles.begin(), bundles.end(), fits_here) ? 1 : 0;
-    Share sum;
-    for (const auto& slot : node.pool.slots)
-      sum = sum + (slot.ok && lens.covers(node) ? lens.share(node.pool, slot) : Share{});
-    if (sum > most) {
-      most = sum;
-      best = name;
-    }
-  }
-  if (!together)
-    return with_room == table.nodes().size()
-               ? std::string{}
-               : fmt::format("; {} of them {} room for one", with_room, with_room == 1 ? "has" : "have");
-  Share asked;
-  for (const auto& bundle : bundles)
-    asked = asked + bundle.gpus;
-  return asked == Share{} || best.empty()
-             ? std::string{}
-             : fmt::format("; they ask for {} devices in all, the most on one node is {}, on node {}", to_string(asked),
-                           to_string(most), best);
-}
-
-} // namespace
-
-std::string explain_group(const NodeTable& table, const std::vector<ResourceRequest>& bundles, GroupStrategy strategy,
-                          const Lens& lens, const std::set<const Node*>& others) {
-  for (std::size_t i = 0; i < bundles.size(); ++i)
-    if (const auto reason = explain(table, bundles[i], lens); !reason.empty())
-      return fmt::format("bundle {}: {}", i, reason);
-  const std::string free = lens.amount == Lens::Amount::free ? " with what is free now" : "";
-  switch (strategy) {
-  case GroupStrategy::strict_pack:
-    return fmt::format("no node takes all {} bundles together{}{}", bundles.size(), free,
-                       room_for_bundles(table, bundles, true, lens));
-  case GroupStrategy::strict_spread:
-    if (!others.empty())
-      return fmt::format("{} of the bundles need a node each{} beside the {} of the others: the number of nodes is {}",
-                         bundles.size(), free, others.size(), table.nodes().size());
-    return fmt::format("the {} bundles need a node each{}: the number of nodes is {}{}", bundles.size(), free,
-                       table.nodes().size(), room_for_bundles(table, bundles, false, lens));
-  case GroupStrategy::pack:
-  case GroupStrategy::spread:
-    break;
-  }
-  return fmt::format("the {} bundles fit one by one but not together{}{}", bundles.size(), free,
-                     room_for_bundles(table, bundles, true, lens));
+std::int64_t charge_of(const std::vector<Fit>& places) {
+  Share sum;
+  for (const auto& place : places)
+    sum += sum_of(place.devices);
+  return sum.units();
 }
 
 } // namespace gpuactors::ledger_detail

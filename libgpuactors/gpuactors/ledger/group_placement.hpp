@@ -13,7 +13,7 @@
 namespace gpuactors::ledger_detail {
 
 /// Most steps of the search that follows a failed greedy pass.
-inline constexpr int search_steps = 20'000;
+inline constexpr std::size_t search_steps = 20'000;
 /// Most comparisons of a device with a bundle that was placed before, in that search: groups of hundreds of bundles
 /// would take seconds for their steps. About 50 ms.
 inline constexpr std::size_t search_looks = 20'000'000;
@@ -25,9 +25,7 @@ inline constexpr std::size_t search_looks = 20'000'000;
                                                           GroupStrategy strategy, const Lens& lens,
                                                           const std::set<const Node*>& others = {});
 
-/// Explains why a group does not fit: which bundle fits nowhere, or that the bundles do not fit together.
-[[nodiscard]] std::string explain_group(const NodeTable& table, const std::vector<ResourceRequest>& bundles,
-                                        GroupStrategy strategy, const Lens& lens,
-                                        const std::set<const Node*>& others = {});
+/// Returns how many units the places take of a quota.
+[[nodiscard]] std::int64_t charge_of(const std::vector<Fit>& places);
 
 } // namespace gpuactors::ledger_detail

@@ -1,6 +1,7 @@
-// Fit groups: bundles that are set aside together, and from which requests that name them draw.
+// Placement groups: bundles that are set aside together, and from which requests that name them draw.
 #include <gpuactors/ledger/check.hpp>
-#include <gpuactors/ledger/impl.hpp>
+#include <gpuactors/ledger/group_placement.hpp>
+#include <gpuactors/ledger/ledger.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,6 +10,7 @@
 
 namespace gpuactors {
 
+using ledger_detail::least_charge;
 using ledger_detail::place_group;
 
 namespace {
@@ -17,9 +19,16 @@ Event about(GroupId id, Event::Kind kind, Errc code, std::string reason) {
   return Event{kind, {}, id, std::nullopt, {}, code, std::move(reason)};
 }
 
+Event granted(GroupId id, const ledger_detail::GroupRecord& group) {
+  auto event = about(id, Event::Kind::granted, Errc::none, {});
+  for (const auto& bundle : group.bundles)
+    event.bundles.push_back(bundle.grant);
+  return event;
+}
+
 } // namespace
 
-Ledger::Events Ledger::Impl::submit_group(GroupId id, GroupRequest request, TimePoint now) {
+Ledger::Events Ledger::submit_group(GroupId id, GroupRequest request, TimePoint now) {
   Events earlier;
   pass_time(now, earlier);
   Events events;
@@ -35,18 +44,18 @@ Ledger::Events Ledger::Impl::submit_group(GroupId id, GroupRequest request, Time
     answer_group(id, request, events);
   if (quota_due_)
     pump(events);
-  return finish(std::move(events), std::move(earlier));
+  return answer_first(std::move(events), std::move(earlier));
 }
 
 // Keeps of each bundle only the fields that decide where it can go.
-Ledger::Impl::ShapeKey Ledger::Impl::shape_of_group(GroupId id, const Group& group) const {
+Ledger::ShapeKey Ledger::shape_key_of(GroupId id, const GroupRecord& group) const {
   ShapeKey key{{}, {}, group.request.strategy, group.bundles.empty() ? GroupId{} : id};
   key.request.priority = group.request.priority;
   key.request.owner = quotas_.bounded(group.request.owner);
-  for (std::size_t i = 0; i < group.request.bundles.size(); ++i) {
-    if (!group.lacks(static_cast<int>(i)))
+  for (int number = 0; number < group.bundle_count(); ++number) {
+    if (!group.lacks(number))
       continue;
-    auto& bundle = key.bundles.emplace_back(group.request.bundles[i]);
+    auto& bundle = key.bundles.emplace_back(group.asked(number));
     bundle.name.clear();
     bundle.queue_timeout.reset();
     bundle.priority = 0;
@@ -58,7 +67,7 @@ Ledger::Impl::ShapeKey Ledger::Impl::shape_of_group(GroupId id, const Group& gro
   return key;
 }
 
-std::vector<Ledger::Impl::Hold> Ledger::Impl::kept_holds(GroupId keeper) const {
+std::vector<Ledger::Hold> Ledger::kept_holds(GroupId keeper) const {
   std::vector<Hold> holds;
   if (keeper)
     for (const auto& bundle : groups_.at(keeper).bundles)
@@ -66,7 +75,7 @@ std::vector<Ledger::Impl::Hold> Ledger::Impl::kept_holds(GroupId keeper) const {
   return holds;
 }
 
-std::set<const Ledger::Impl::Node*> Ledger::Impl::kept_nodes(GroupId keeper) const {
+std::set<const Ledger::Node*> Ledger::kept_nodes(GroupId keeper) const {
   std::set<const Node*> nodes;
   if (keeper)
     for (const auto& bundle : groups_.at(keeper).bundles)
@@ -74,37 +83,32 @@ std::set<const Ledger::Impl::Node*> Ledger::Impl::kept_nodes(GroupId keeper) con
   return nodes;
 }
 
-void Ledger::Impl::answer_group(GroupId id, GroupRequest& request, Events& events) {
+void Ledger::answer_group(GroupId id, GroupRequest& request, Events& events) {
   auto& group = groups_[id];
   group.key = queue_.next_key(request.priority);
   group.request = std::move(request);
   if (try_grant_group(id, group, events))
     return;
-  const auto refuse = [&](Event::Kind how, Errc code, std::string reason) {
-    groups_.erase(id);
-    events.push_back(about(id, how, code, std::move(reason)));
-  };
-  const auto kind = shape_of_group(id, group);
+  const auto key = shape_key_of(id, group);
   const auto& asked = group.request;
-  const auto* known = queue_.find_shape(kind);
-  const auto prospect = known != nullptr ? known->prospect : prospect_of(kind);
-  if (prospect.needs_new_node() && !asked.wait_for_nodes && !expecting_)
-    return refuse(Event::Kind::infeasible, Errc::infeasible, why_infeasible(kind));
-  if (!asked.queue || asked.queue_timeout == Duration::zero())
-    return refuse(Event::Kind::rejected, Errc::no_capacity, why_pending(kind, prospect));
-  if (queue_.entries().size() >= options_.max_pending)
-    return refuse(Event::Kind::rejected, Errc::queue_full,
-                  fmt::format("{} requests wait already, more are not taken: try again when some are done",
-                              options_.max_pending));
+  const auto* known = queue_.find_shape(key);
+  const auto prospect = known != nullptr ? known->prospect : prospect_of(key);
+  const bool may_queue = asked.queue && asked.queue_timeout != Duration::zero();
+  if (auto refusal = refuse_to_queue(key, prospect, asked.wait_for_nodes, may_queue)) {
+    groups_.erase(id);
+    refusal->group = id;
+    events.push_back(std::move(*refusal));
+    return;
+  }
   enqueue_group(id, group, prospect);
-  events.push_back(about(id, Event::Kind::pending, Errc::none, why_pending(kind, prospect)));
+  events.push_back(about(id, Event::Kind::pending, Errc::none, why_pending(key, prospect)));
 }
 
-void Ledger::Impl::enqueue_group(GroupId id, Group& group, Prospect prospect) {
+void Ledger::enqueue_group(GroupId id, GroupRecord& group, Prospect prospect) {
   const auto& asked = group.request;
   // A placed group waits without a deadline: the lack of a place for a lost bundle must not end the work in the others.
   const auto deadline = asked.queue_timeout && !group.placed ? deadline_after(now_, *asked.queue_timeout) : never;
-  auto& shape = queue_.shape_of(shape_of_group(id, group), prospect);
+  auto& shape = queue_.shape_of(shape_key_of(id, group), prospect);
   queue_.add(Entry{group.key,
                    {},
                    id,
@@ -116,57 +120,50 @@ void Ledger::Impl::enqueue_group(GroupId id, Group& group, Prospect prospect) {
                    &shape});
 }
 
-Event Ledger::Impl::describe_grant(GroupId id, const Group& group) {
-  auto granted = about(id, Event::Kind::granted, Errc::none, {});
-  for (const auto& bundle : group.bundles)
-    granted.bundles.push_back(bundle.grant);
-  return granted;
-}
-
-bool Ledger::Impl::try_grant_group(GroupId id, Group& group, Events& events) {
-  const auto wanted = shape_of_group(id, group);
-  auto lens = binding(group.key);
-  if (!has_room(wanted.request.owner, ledger_detail::least_charge(wanted), lens))
+bool Ledger::try_grant_group(GroupId id, GroupRecord& group, Events& events) {
+  const auto wanted = shape_key_of(id, group);
+  const auto room = quotas_.room_of(wanted.request.owner);
+  if (least_charge(wanted) > room)
     return false;
+  auto lens = binding(group.key);
+  lens.limit_share(room);
   auto places = place_group(table_, wanted.bundles, wanted.strategy, lens, kept_nodes(wanted.keeper));
-  if (!places || charge_of(*places) > quotas_.room_of(wanted.request.owner))
+  if (!places || ledger_detail::charge_of(*places) > room)
     return false;
   if (queue_.find(group.key) != nullptr)
     leave_queue(group.key);
-  std::vector<Fit> placed;
-  std::size_t next = 0;
-  for (int i = 0; i < static_cast<int>(group.request.bundles.size()); ++i) {
-    if (!group.lacks(i))
+  auto next = places->begin();
+  for (int number = 0; number < group.bundle_count(); ++number) {
+    if (!group.lacks(number))
       continue;
-    placed.push_back(std::move((*places)[next++]));
-    const auto& asked = group.request.bundles[static_cast<std::size_t>(i)];
-    set_aside(group, {i, placed.back().pool->node->spec.name, placed.back().devices, asked.cpus, asked.resources},
-              *placed.back().pool);
+    const auto& asked = group.asked(number);
+    const auto& place = *next++;
+    set_aside(group, {number, place.pool->node->spec.name, place.devices, asked.cpus, asked.resources}, *place.pool);
   }
   group.placed = true;
-  events.push_back(describe_grant(id, group));
+  events.push_back(granted(id, group));
   if (group.waiting > 0) {
     for (const auto& bundle : group.bundles)
       note_freed(*bundle.pool, id);
-    recheck_group(id, events);
+    recheck(id, events);
   }
   if (queue_.wakes().size() > 0)
-    for (const auto& place : placed)
+    for (const auto& place : *places)
       count_pass(group.key, place);
   return true;
 }
 
-void Ledger::Impl::set_aside(Group& group, BundleGrant grant, Pool& source) {
+void Ledger::set_aside(GroupRecord& group, BundleGrant grant, Pool& source) {
   table_.take(source, grant.devices, grant.cpus, grant.resources);
   charge(group.request.owner, grant.devices);
   auto pool = std::make_unique<Pool>(
-      ledger_detail::make_pool(++next_pool_, *source.node, grant.devices, grant.cpus, grant.resources));
+      ledger_detail::make_pool(++last_pool_, *source.node, grant.devices, grant.cpus, grant.resources));
   const auto at = std::find_if(group.bundles.begin(), group.bundles.end(),
                                [&](const Bundle& bundle) { return bundle.grant.bundle > grant.bundle; });
   group.bundles.insert(at, Bundle{std::move(grant), &source, std::move(pool)});
 }
 
-Result<Ledger::Events> Ledger::Impl::release_group(GroupId id, TimePoint now) {
+Result<Ledger::Events> Ledger::release_group(GroupId id, TimePoint now) {
   const auto it = groups_.find(id);
   if (it == groups_.end())
     return fail(Errc::not_found, fmt::format("there is no placement group {}", id.value()));
@@ -175,7 +172,7 @@ Result<Ledger::Events> Ledger::Impl::release_group(GroupId id, TimePoint now) {
   if (it->second.bundles.empty() && queue_.find(it->second.key) != nullptr) {
     refuse_entry(it->second.key, Event::Kind::released, Errc::cancelled, "withdrawn while it waited", events);
   } else {
-    if (it->second.lacks(-1))
+    if (it->second.lacks_any())
       leave_queue(it->second.key);
     events.push_back(about(id, Event::Kind::released, Errc::none, {}));
     end_group(it, "its placement group was removed", events);
@@ -185,7 +182,7 @@ Result<Ledger::Events> Ledger::Impl::release_group(GroupId id, TimePoint now) {
   return events;
 }
 
-void Ledger::Impl::end_group(Groups::iterator it, const std::string& reason, Events& events) {
+void Ledger::end_group(GroupRecords::iterator it, const std::string& reason, Events& events) {
   auto& [id, group] = *it;
   if (!group.leases.empty()) {
     auto ids = group.leases;
@@ -198,39 +195,31 @@ void Ledger::Impl::end_group(Groups::iterator it, const std::string& reason, Eve
   groups_.erase(it);
 }
 
-void Ledger::Impl::refuse_waiting_in(GroupId id, const std::set<int>* numbers, const std::string& reason,
-                                     Events& events) {
+void Ledger::refuse_waiting_in(GroupId id, const std::set<int>* numbers, const std::string& reason, Events& events) {
   if (groups_.at(id).waiting == 0)
     return;
   std::set<QueueKey> waiting;
-  for (const auto& [kind, shape] : queue_.shapes())
-    if (const auto& key = kind;
-        key.request.group == id && (numbers == nullptr || numbers->count(key.request.bundle) > 0))
-      shape.ages.for_each([&](std::uint64_t age) { waiting.insert({key.request.priority, age}); });
+  for (const auto& [key, shape] : queue_.shapes())
+    if (key.request.group == id && (numbers == nullptr || numbers->count(key.request.bundle) > 0))
+      shape.for_each_entry([&](QueueKey at) { waiting.insert(at); });
   for (const auto key : waiting)
     refuse_entry(key, Event::Kind::rejected, Errc::not_found, reason, events);
 }
 
-void Ledger::Impl::give_back(const Group& group, Bundle& bundle) {
+void Ledger::give_back(const GroupRecord& group, Bundle& bundle) {
   drop_reservations_on(*bundle.source->node);
   GPUACTORS_LEDGER_CHECK(bundle.pool->is_untouched(), "a bundle was removed while something in it is held");
   table_.give_back(*bundle.source, bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
   discharge(group.request.owner, bundle.grant.devices);
   forget_pool(*bundle.pool);
-  note_freed(*bundle.source, {});
-  if (!claims_.empty())
-    freed_.push_back(bundle.source);
+  note_given_back(*bundle.source, {});
 }
 
 // -- lost bundles ----------------------------------------------------------------------------------
 
-void Ledger::Impl::lose_bundles(GroupId id, const std::set<int>& numbers, const std::string& reason, Events& events) {
+void Ledger::lose_bundles(GroupId id, const std::set<int>& numbers, const std::string& reason, Events& events) {
   auto& group = groups_.at(id);
-  const auto is_lost = [&](int number) { return numbers.count(number) > 0; };
-  std::set<LeaseId> ids;
-  for (const auto lease : group.leases)
-    if (is_lost(records_.at(lease).lease.bundle))
-      ids.insert(lease);
+  auto ids = leases_in(group, numbers);
   add_descendants(ids);
   lose(ids, reason, events);
   // The group may already wait for other lost bundles.
@@ -249,44 +238,51 @@ void Ledger::Impl::lose_bundles(GroupId id, const std::set<int>& numbers, const 
                         fmt::join(numbers, ", "), numbers.size() == 1 ? "is" : "are")));
 }
 
-void Ledger::Impl::take_out(Group& group, const std::set<int>& numbers) {
+std::set<LeaseId> Ledger::leases_in(const GroupRecord& group, const std::set<int>& numbers) const {
+  std::set<LeaseId> ids;
+  for (const auto id : group.leases)
+    if (numbers.count(records_.at(id).lease.bundle) > 0)
+      ids.insert(id);
+  return ids;
+}
+
+void Ledger::take_out(GroupRecord& group, const std::set<int>& numbers) {
   const auto is_out = [&](const Bundle& bundle) { return numbers.count(bundle.grant.bundle) > 0; };
   for (auto& bundle : group.bundles)
     if (is_out(bundle))
       give_back(group, bundle);
-  group.bundles.erase(std::remove_if(group.bundles.begin(), group.bundles.end(), is_out), group.bundles.end());
+  std::erase_if(group.bundles, is_out);
 }
 
-void Ledger::Impl::shrink_groups(Events& events) {
+void Ledger::shrink_groups(Events& events) {
   for (const auto& [id, reason] : std::exchange(shrunk_, {}))
     if (const auto it = groups_.find(id); it != groups_.end())
       tell_of_shrinking(it, Event::Kind::lost, reason, events);
-  for (const auto& [id, number] : std::exchange(left_, {})) {
+  for (const auto& [id, number] : std::exchange(left_bundles_, {})) {
     const auto it = groups_.find(id);
     if (it == groups_.end() || it->second.find(number) == nullptr)
       continue;
-    const auto& leases = it->second.leases;
+    auto& group = it->second;
     // A lease without any resources keeps the bundle too.
-    if (std::any_of(leases.begin(), leases.end(),
-                    [&](LeaseId lease) { return records_.at(lease).lease.bundle == number; }))
+    if (!leases_in(group, {number}).empty())
       continue;
-    take_out(it->second, {number});
-    it->second.gone.insert(number);
+    take_out(group, {number});
+    group.gone.insert(number);
     tell_of_shrinking(it, Event::Kind::released, "what ran in it has ended", events);
   }
 }
 
-void Ledger::Impl::tell_of_shrinking(Groups::iterator it, Event::Kind end, const std::string& reason, Events& events) {
+void Ledger::tell_of_shrinking(GroupRecords::iterator it, Event::Kind end, const std::string& reason, Events& events) {
   auto& [id, group] = *it;
   if (group.bundles.empty()) {
     events.push_back(about(id, end, end == Event::Kind::lost ? Errc::lease_revoked : Errc::none,
                            reason + ": no bundle of the group is left"));
     return end_group(it, "its placement group has no bundle left", events);
   }
-  events.push_back(describe_grant(id, group));
+  events.push_back(granted(id, group));
   events.back().reason = reason + ": the group goes on with what is left";
   refuse_waiting_in(id, &group.gone, "its bundle is no more", events);
-  recheck_group(id, events);
+  recheck(id, events);
 }
 
 } // namespace gpuactors

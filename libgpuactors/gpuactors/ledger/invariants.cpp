@@ -1,6 +1,6 @@
 // The check of the ledger's invariants: recomputes all sums.
 #include <gpuactors/ledger/check.hpp>
-#include <gpuactors/ledger/impl.hpp>
+#include <gpuactors/ledger/ledger.hpp>
 
 namespace gpuactors {
 
@@ -41,7 +41,7 @@ void check_pool(const Pool& pool, Sum& sum) {
 
 } // namespace
 
-void Ledger::Impl::check() const {
+void Ledger::check() const {
   std::map<const Pool*, Sum> sums;
   std::map<LeaseId, std::size_t> lent;
   std::map<std::string, Share, std::less<>> used;
@@ -55,7 +55,7 @@ void Ledger::Impl::check() const {
     const auto& lease = record.lease;
     sums[record.source].add(lease.devices, lease.cpus, lease.resources);
     held += record.ended ? 0 : 1;
-    if (counts(lease))
+    if (ledger_detail::counts_in_quota(lease))
       count(lease.owner, lease.devices);
     if (lease.parent)
       ++lent[lease.parent];
@@ -64,7 +64,7 @@ void Ledger::Impl::check() const {
   }
   GPUACTORS_LEDGER_CHECK(held == holders_.size(), "leases and their holders disagree");
   for (const auto& [id, group] : groups_) {
-    GPUACTORS_LEDGER_CHECK(group.lacks(-1) == (queue_.find(group.key) != nullptr),
+    GPUACTORS_LEDGER_CHECK(group.lacks_any() == (queue_.find(group.key) != nullptr),
                            "a group neither waits nor has its bundles");
     for (const auto& bundle : group.bundles) {
       sums[bundle.source].add(bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
@@ -88,8 +88,8 @@ void Ledger::Impl::check() const {
     for (const auto& bundle : group.bundles)
       check_one(*bundle.pool);
   for (const auto& [id, record] : records_) {
-    GPUACTORS_LEDGER_CHECK(record.lent_out == lent[id], "a lease does not know what it has lent");
-    GPUACTORS_LEDGER_CHECK(!record.ended || record.lent_out > 0, "a lease that has ended still holds its resources");
+    GPUACTORS_LEDGER_CHECK(record.borrowers == lent[id], "a lease does not know what it has lent");
+    GPUACTORS_LEDGER_CHECK(!record.ended || record.borrowers > 0, "a lease that has ended still holds its resources");
     if (record.lent)
       check_one(*record.lent);
   }

@@ -2,19 +2,27 @@
 #pragma once
 
 #include <gpuactors/base/clock.hpp>
+#include <gpuactors/ledger/claim.hpp>
 #include <gpuactors/ledger/event.hpp>
 #include <gpuactors/ledger/group.hpp>
 #include <gpuactors/ledger/lease.hpp>
 #include <gpuactors/ledger/node.hpp>
+#include <gpuactors/ledger/node_table.hpp>
+#include <gpuactors/ledger/queue.hpp>
+#include <gpuactors/ledger/quotas.hpp>
+#include <gpuactors/ledger/records.hpp>
 #include <gpuactors/ledger/request.hpp>
 #include <gpuactors/ledger/view.hpp>
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace gpuactors {
@@ -48,10 +56,14 @@ class Ledger {
 public:
   using Events = std::vector<Event>;
 
-  explicit Ledger(LedgerOptions options = {});
-  ~Ledger();
-  Ledger(Ledger&&) noexcept;
-  Ledger& operator=(Ledger&&) noexcept;
+  explicit Ledger(LedgerOptions options = {})
+    : options_(options), last_lease_(options.last_id), last_epoch_(options.last_id) {
+    // nop
+  }
+
+  ~Ledger() = default;
+  Ledger(Ledger&&) noexcept = default;
+  Ledger& operator=(Ledger&&) noexcept = default;
 
   // -- nodes -----------------------------------------------------------------------------------
 
@@ -235,8 +247,265 @@ public:
   void check() const;
 
 private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  using Bundle = ledger_detail::Bundle;
+  using Claim = ledger_detail::Claim;
+  using Entry = ledger_detail::Entry;
+  using Fit = ledger_detail::Fit;
+  using GroupRecord = ledger_detail::GroupRecord;
+  using Hold = ledger_detail::Hold;
+  using LeaseRecord = ledger_detail::LeaseRecord;
+  using Lens = ledger_detail::Lens;
+  using Node = ledger_detail::Node;
+  using Pool = ledger_detail::Pool;
+  using Prospect = ledger_detail::Prospect;
+  using QueueKey = ledger_detail::QueueKey;
+  using ReservedPlace = ledger_detail::ReservedPlace;
+  using Shape = ledger_detail::Shape;
+  using ShapeKey = ledger_detail::ShapeKey;
+
+  using LeaseRecords = std::map<LeaseId, LeaseRecord>;
+  using GroupRecords = std::map<GroupId, GroupRecord>;
+  // What is kept of lost leases, with their ids: taken from their nodes, and counted in the quotas of their `owner`.
+  using Remains = std::map<LeaseId, Lease>;
+
+  // The place found for a request, with its lender or bundle, if any.
+  struct Found {
+    Fit fit;
+    LeaseId lender;
+    int bundle = 0;
+  };
+
+  // Each source has one subject. It defines the calls above that are about it, and what follows here under its name.
+
+  // -- requests.cpp: submission, grant, release; the passing of time ---------------------------
+
+  std::optional<Error> why_invalid(RequestId id, const ResourceRequest& request) const;
+  void answer(RequestId id, ResourceRequest& request, Events& events);
+  std::optional<Found> find_place(const ResourceRequest& request, QueueKey key);
+  void grant(RequestId id, std::string name, const ResourceRequest& request, QueueKey key, Found&& found,
+             Events& events);
+  // Takes what a new lease holds from its source.
+  const Lease& record_lease(Lease&& lease, Pool& source);
+  void enqueue_or_refuse(RequestId id, ResourceRequest& request, QueueKey key, Events& events);
+  // Returns the answer, yet without an id, to a request or group of this shape that may not wait.
+  std::optional<Event> refuse_to_queue(const ShapeKey& key, const Prospect& prospect, bool waits_for_nodes,
+                                       bool may_queue) const;
+  // Like `why_pending`, found once for all entries of a shape.
+  std::string shared_reason(Shape& shape) const;
+  // Advances the time: ends expired waits, and ends and begins reservations.
+  void pass_time(TimePoint now, Events& events);
+  // Puts the answer to a call before the events of the time that has passed.
+  static Events answer_first(Events answer, Events earlier);
+
+  // -- serving.cpp: who waits is served, or refused if nothing can serve it any more -----------
+
+  // Serves the queue until nothing more fits.
+  void pump(Events& events);
+  void serve_queue(Events& events);
+  bool grant_head(QueueKey key, Shape& shape, Events& events);
+  // Record that a pool (of a node, or of a bundle of `group`) has more free for waiting requests, that it has because
+  // something was given back, or that it no longer exists.
+  void note_freed(Pool& pool, GroupId group);
+  void note_given_back(Pool& pool, GroupId group);
+  void forget_pool(const Pool& pool);
+  // For waiting requests, more room in quotas is like new nodes, and less like the loss of some: has `pump` look at all
+  // of them.
+  void look_at_all();
+  // Takes an entry out of the queue, which frees its reservation for others. Call `pump` afterwards.
+  Entry leave_queue(QueueKey key);
+  void refuse_entry(QueueKey key, Event::Kind kind, Errc code, std::string reason, Events& events);
+  // Recomputes whether the shapes that draw from this group (if none: all shapes) can ever be satisfied, and refuses
+  // the entries that wait in vain.
+  void recheck(GroupId group, Events& events);
+
+  // -- reasons.cpp: whether a shape can be served at all, and why it waits ---------------------
+
+  Prospect prospect_of(const ShapeKey& key);
+  Prospect prospect_with(const ShapeKey& key, std::int64_t charge);
+  // Returns whether a shape that does not fit, seen through `lens`, would fit if no node were drained.
+  bool fits_with_drained(const ShapeKey& key, Lens lens);
+  std::string why_pending(const ShapeKey& key, const Prospect& prospect) const;
+  // Like `why_pending`, ignoring reservations: empty if only they are in the way.
+  std::string why_blocked(const ShapeKey& key, const Prospect& prospect) const;
+  // Names the drained nodes that a shape waits for.
+  std::string why_drained(const ShapeKey& key) const;
+  std::string why_infeasible(const ShapeKey& key) const;
+  // Returns the error for a shape that no node could ever serve.
+  Error infeasible(const ShapeKey& key) const;
+  // Returns whether none of the nodes that the shape may go to has its type.
+  bool lacks_type(const ShapeKey& key) const;
+  // Names the holder of the first reservation that binds `key`.
+  std::string held_back_for(QueueKey key) const;
+
+  // -- lending.cpp: leases that lend to the children of their holders, and their end -----------
+
+  // Returns the record of a lease that has not ended, or null.
+  const LeaseRecord* live(LeaseId id) const;
+  Pool& lent_pool(LeaseRecord& record);
+  // Finds room in the parent's lease or in that of one of its ancestors, which wait for it. With a lens on total
+  // amounts: room that there would be if other borrowers returned their parts.
+  std::optional<Found> find_loan(const ResourceRequest& request, const Lens& lens);
+  template <class Leases, class Bundles>
+  void for_each_held_by_ancestors(LeaseId parent, Leases visit_lease, Bundles visit_bundle) const;
+  // Return what stays taken as long as `parent` and its ancestors hold their leases, and how much of it counts in the
+  // owner's quota.
+  std::vector<Hold> ancestor_holds(LeaseId parent) const;
+  Share ancestor_charge(LeaseId parent, const std::string& owner) const;
+  // Ends a lease whose holder is gone. Gives back its resources, and those of ended lenders, once no part is lent.
+  // Call `pump` afterwards.
+  void end_lease(LeaseRecords::iterator it);
+  // Gives back the resources of an ended lease without borrowers. Returns its lender, which may be next, or none.
+  LeaseId give_back(LeaseRecords::iterator it);
+  // Turns the waiting requests of an ended task's children into ordinary ones.
+  void orphan(LeaseId parent);
+  void add_descendants(std::set<LeaseId>& ids) const;
+  void lose(const std::set<LeaseId>& ids, const std::string& reason, Events& events);
+
+  // -- groups.cpp: placement groups ------------------------------------------------------------
+
+  // Returns the shape of the bundles that a group waits for.
+  ShapeKey shape_key_of(GroupId id, const GroupRecord& group) const;
+  // Return the amounts, and the nodes, of the bundles that a group keeps while it waits for the others.
+  std::vector<Hold> kept_holds(GroupId keeper) const;
+  std::set<const Node*> kept_nodes(GroupId keeper) const;
+  void answer_group(GroupId id, GroupRequest& request, Events& events);
+  void enqueue_group(GroupId id, GroupRecord& group, Prospect prospect);
+  bool try_grant_group(GroupId id, GroupRecord& group, Events& events);
+  // Gives a bundle its place: takes the amounts from the node and makes the pool from which requests draw.
+  void set_aside(GroupRecord& group, BundleGrant grant, Pool& source);
+  // Gives back the resources of a bundle, which must be unused.
+  void give_back(const GroupRecord& group, Bundle& bundle);
+  // Returns the leases in these bundles.
+  std::set<LeaseId> leases_in(const GroupRecord& group, const std::set<int>& numbers) const;
+  // Removes bundles from a group and gives back their resources.
+  void take_out(GroupRecord& group, const std::set<int>& numbers);
+  // Refuses the requests that wait for these bundles of a group, or for any bundle if `numbers` is null.
+  void refuse_waiting_in(GroupId id, const std::set<int>* numbers, const std::string& reason, Events& events);
+  // Removes a group that is no longer in the queue, and ends everything in it. Adds no event about the group itself.
+  void end_group(GroupRecords::iterator it, const std::string& reason, Events& events);
+  // Loses bundles together with the leases in them; the group waits for new places for them, or shrinks. Recheck and
+  // `pump` afterwards.
+  void lose_bundles(GroupId id, const std::set<int>& numbers, const std::string& reason, Events& events);
+  // Ends the bundles of shrinking groups that no lease uses any more, and reports the change of the groups.
+  void shrink_groups(Events& events);
+  void tell_of_shrinking(GroupRecords::iterator it, Event::Kind end, const std::string& reason, Events& events);
+
+  // -- owners.cpp: quotas ----------------------------------------------------------------------
+
+  ShapeKey shape_key_of(const ResourceRequest& request) const;
+  // Count what is granted in the quota of its owner, or take it out of the count. Call `pump` afterwards.
+  void charge(const std::string& owner, const std::vector<DeviceGrant>& devices);
+  void discharge(const std::string& owner, const std::vector<DeviceGrant>& devices);
+  // Returns the least that a grant takes of its owner's quota, wherever in the cluster; 0 if no quota applies.
+  std::int64_t charge_of(const ShapeKey& key) const;
+  // Returns what a quota could have for the shape at most: all of it but what the shape's ancestors keep while they
+  // wait for it.
+  std::int64_t most_room_for(const ShapeKey& key) const;
+  // Why the quota of its owner keeps the shape waiting, or keeps it from ever being served; empty: it does not.
+  std::string why_over_quota(const ShapeKey& key, std::int64_t charge) const;
+  std::string why_beyond_quota(const ShapeKey& key) const;
+  // What is left in the owner's quota, as the end of a reason for bundles by memory alone; empty: no matter.
+  std::string within_quota(const ShapeKey& key) const;
+  // Returns the waiting entry of a group, or null.
+  const Entry* entry_of(GroupId id) const;
+  // Finds new shapes for the waiting requests of owners that have become, or are no longer, bounded.
+  void reshape();
+  // Forgets the texts of why shapes wait, which have numbers of quotas.
+  void drop_reasons();
+
+  // -- nodes.cpp: nodes and devices come and go ------------------------------------------------
+
+  // Forgets the names of types that nobody needs, if there are many.
+  void forget_types();
+  // Who waits looks at all that is free on the node, also in bundles.
+  void note_all_freed(Node& node);
+  // Has a node take no more leases and reservations. Call `pump` afterwards.
+  Result<Node*> begin_drain(std::string_view name, TimePoint now, Events& events);
+  // Revokes the leases and bundles on a node, or on one of its devices.
+  void lose_on(const Node& node, std::optional<int> index, const std::string& reason, Events& events);
+  // Keeps what the leases that these events lost have besides failed devices: it is back at the node, and still in use.
+  // `lenders` has who lent each lease its part, as it was before.
+  void keep_remains(std::span<const Event> events, const std::map<LeaseId, LeaseId>& lenders);
+  // Takes what is left of a lost lease anew from its node.
+  void keep_rest(Lease rest);
+  // Gives that back, of one lease or of all on a node.
+  void free_remains(Remains::iterator it);
+  void free_remains_on(const Node& node);
+
+  // -- restore.cpp: what nodes report is put back in its place ---------------------------------
+
+  // Returns the source of the lease's resources: the lent pool of another lease, a bundle, or its node.
+  Result<Pool*> source_of(const Lease& lease);
+
+  // -- reservations.cpp: places held back for who has waited long ------------------------------
+
+  // Returns a lens on free amounts, without what is reserved for requests before `key` in the queue.
+  Lens binding(QueueKey key) const;
+  template <class Visit>
+  void for_each_oldest(Visit visit);
+  Claim& claim_of(const Entry& entry);
+  // Drops the claims of entries that are no longer the oldest.
+  void sync_claims();
+  // Counts a grant to `key` as a pass over each blocked request before it that could have used the granted resources.
+  void count_pass(QueueKey key, const Fit& granted);
+  bool could_have_used(const ShapeKey& key, const Fit& granted) const;
+  void make_due_reservations();
+  void reserve(const Entry& entry);
+  std::vector<ReservedPlace> choose_target(const Entry& entry, const Claim& claim);
+  // Returns the lens for choosing a place to reserve: total amounts, less the reservations before the entry, the
+  // bundles that its group keeps, and the leases of its ancestors.
+  Lens target_lens(const Entry& entry) const;
+  // Moves reservations to places that have become cheaper since resources were given back.
+  void move_reservations();
+  bool may_draw_from(const Pool& pool, const ResourceRequest& request) const;
+  bool expire_reservations();
+  void drop_reservations_on(const Node& node);
+  // Ends the claim's reservation, so that others can use its places.
+  void end_reservation(Claim& claim);
+
+  // -- who holds what, who waits ---------------------------------------------------------------
+
+  LedgerOptions options_;
+  TimePoint now_ = TimePoint::min();
+  ledger_detail::NodeTable table_;
+  LeaseRecords records_;
+  std::map<RequestId, LeaseId> holders_;
+  Remains remains_;
+  GroupRecords groups_;
+  ledger_detail::Quotas quotas_;
+  ledger_detail::Queue queue_;
+  // For each lease, the number of waiting requests whose parent it is.
+  std::map<LeaseId, std::size_t> waiting_children_;
+  // By priority.
+  std::map<int, Claim> claims_;
+
+  std::uint64_t last_lease_ = 0;
+  std::uint64_t last_epoch_ = 0;
+  std::uint64_t last_pool_ = 0;
+  // With more names of types than this, those that nobody needs are forgotten.
+  static constexpr std::size_t least_types = 1024;
+  std::size_t most_types_ = least_types;
+  bool paused_ = false;
+  bool expecting_ = false;
+
+  // -- what the next `pump` has to look at -----------------------------------------------------
+
+  // Pools that have more free for waiting requests than at the last one.
+  ledger_detail::Freed freed_;
+  // Those of them that got something back; only recorded while there are claims.
+  std::vector<Pool*> given_back_;
+  // Owners whose quotas have got room since then for requests that had none.
+  ledger_detail::Grown grown_;
+  // Bundles of shrinking groups in which a lease has ended; and shrinking groups that have lost bundles, with the
+  // reason.
+  std::set<std::pair<GroupId, int>> left_bundles_;
+  std::map<GroupId, std::string> shrunk_;
+  // Nodes or ancestors have changed: it must recheck which shapes can ever be satisfied.
+  bool recheck_due_ = false;
+  // A grant may have used up the quota of an owner for whom a place is held back: it must look again.
+  bool quota_due_ = false;
+  // A restored group waits: the next call must serve the queue.
+  bool serve_due_ = false;
 };
 
 } // namespace gpuactors

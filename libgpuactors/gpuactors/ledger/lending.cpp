@@ -2,28 +2,29 @@
 //
 // A lease with lent parts returns to its source only when its holder and all borrowers are gone.
 #include <gpuactors/ledger/check.hpp>
-#include <gpuactors/ledger/impl.hpp>
+#include <gpuactors/ledger/ledger.hpp>
 
 namespace gpuactors {
 
+using ledger_detail::counts_in_quota;
 using ledger_detail::place_in;
+using ledger_detail::sum_of;
 
-const Ledger::Impl::Record* Ledger::Impl::live(LeaseId id) const {
+const Ledger::LeaseRecord* Ledger::live(LeaseId id) const {
   const auto it = records_.find(id);
   return it == records_.end() || it->second.ended ? nullptr : &it->second;
 }
 
-Ledger::Impl::Pool& Ledger::Impl::lent_pool(Record& record) {
+Ledger::Pool& Ledger::lent_pool(LeaseRecord& record) {
   if (!record.lent) {
     const auto& lease = record.lease;
     record.lent = std::make_unique<Pool>(
-        ledger_detail::make_pool(++next_pool_, *record.source->node, lease.devices, lease.cpus, lease.resources));
+        ledger_detail::make_pool(++last_pool_, *record.source->node, lease.devices, lease.cpus, lease.resources));
   }
   return *record.lent;
 }
 
-// Finds room in the parent's lease or in that of one of its ancestors, which wait for it.
-std::optional<Ledger::Impl::Found> Ledger::Impl::borrow(const ResourceRequest& request, const Lens& lens) {
+std::optional<Ledger::Found> Ledger::find_loan(const ResourceRequest& request, const Lens& lens) {
   for (auto id = request.parent; live(id) != nullptr;) {
     auto& record = records_.at(id);
     auto& pool = lent_pool(record);
@@ -34,22 +35,10 @@ std::optional<Ledger::Impl::Found> Ledger::Impl::borrow(const ResourceRequest& r
   return std::nullopt;
 }
 
-// Returns whether the request would fit into what an ancestor lends if other borrowers returned their parts: `lens`
-// shows total amounts.
-bool Ledger::Impl::could_borrow(const ResourceRequest& request, const Lens& lens) {
-  for (auto id = request.parent; live(id) != nullptr;) {
-    auto& record = records_.at(id);
-    if (place_in(lent_pool(record), request, lens))
-      return true;
-    id = record.lease.asked_by;
-  }
-  return false;
-}
-
 // Visits, each once, what stays taken as long as `parent` and its ancestors hold their leases: leases, and bundles with
 // their groups.
 template <class Leases, class Bundles>
-void Ledger::Impl::for_each_held_by_ancestors(LeaseId parent, Leases visit_lease, Bundles visit_bundle) const {
+void Ledger::for_each_held_by_ancestors(LeaseId parent, Leases visit_lease, Bundles visit_bundle) const {
   std::set<LeaseId> seen;
   std::set<GroupId> groups;
   for (const auto* ancestor = live(parent); ancestor != nullptr; ancestor = live(ancestor->lease.asked_by))
@@ -67,79 +56,74 @@ void Ledger::Impl::for_each_held_by_ancestors(LeaseId parent, Leases visit_lease
     }
 }
 
-// Returns the amounts, by pool, that stay taken as long as `parent` and its ancestors hold their leases.
-std::vector<Ledger::Impl::Hold> Ledger::Impl::ancestor_holds(LeaseId parent) const {
+std::vector<Ledger::Hold> Ledger::ancestor_holds(LeaseId parent) const {
   std::vector<Hold> holds;
   for_each_held_by_ancestors(
       parent,
-      [&](const Record& record) {
+      [&](const LeaseRecord& record) {
         const auto& lease = record.lease;
         holds.push_back({record.source, &lease.devices, lease.cpus, &lease.resources});
       },
-      [&](const Group&, const Bundle& bundle) {
+      [&](const GroupRecord&, const Bundle& bundle) {
         holds.push_back({bundle.source, &bundle.grant.devices, bundle.grant.cpus, &bundle.grant.resources});
       });
   return holds;
 }
 
-// Returns how much of that counts in the owner's quota.
-Share Ledger::Impl::ancestor_charge(LeaseId parent, const std::string& owner) const {
+Share Ledger::ancestor_charge(LeaseId parent, const std::string& owner) const {
   Share sum;
   for_each_held_by_ancestors(
       parent,
-      [&](const Record& record) {
-        if (counts(record.lease) && record.lease.owner == owner)
-          sum += ledger_detail::sum_of(record.lease.devices);
+      [&](const LeaseRecord& record) {
+        if (counts_in_quota(record.lease) && record.lease.owner == owner)
+          sum += sum_of(record.lease.devices);
       },
-      [&](const Group& group, const Bundle& bundle) {
+      [&](const GroupRecord& group, const Bundle& bundle) {
         if (group.request.owner == owner)
-          sum += ledger_detail::sum_of(bundle.grant.devices);
+          sum += sum_of(bundle.grant.devices);
       });
   return sum;
 }
 
-void Ledger::Impl::end_lease(Records::iterator it) {
-  auto& [id, record] = *it;
-  GPUACTORS_LEDGER_CHECK(!record.ended, "a lease was given back twice");
-  record.ended = true;
-  holders_.erase(record.lease.request);
-  orphan(id);
-  settle(it);
-}
-
-// Gives back the resources of ended leases without borrowers, up the chain of lenders.
-void Ledger::Impl::settle(Records::iterator it) {
-  while (it->second.ended && it->second.lent_out == 0) {
-    auto& record = it->second;
-    GPUACTORS_LEDGER_CHECK(!record.lent || record.lent->is_untouched(), "a lease went back while parts of it are lent");
-    table_.give_back(*record.source, record.lease.devices, record.lease.cpus, record.lease.resources);
-    if (counts(record.lease))
-      discharge(record.lease.owner, record.lease.devices);
-    const auto lender = record.lease.parent;
-    if (!lender) {
-      note_freed(*record.source, record.lease.group);
-      if (!claims_.empty())
-        freed_.push_back(record.source);
-    }
-    if (record.lease.group) {
-      auto& group = groups_.at(record.lease.group);
-      group.leases.erase(it->first);
-      if (group.request.shrinks)
-        left_.emplace(record.lease.group, record.lease.bundle);
-    }
-    auto rest = record.holder_stays ? std::optional{std::move(record.lease)} : std::nullopt;
-    records_.erase(it);
-    if (rest)
-      keep_rest(std::move(*rest));
+void Ledger::end_lease(LeaseRecords::iterator it) {
+  GPUACTORS_LEDGER_CHECK(!it->second.ended, "a lease was given back twice");
+  it->second.ended = true;
+  holders_.erase(it->second.lease.request);
+  orphan(it->first);
+  while (it->second.ended && it->second.borrowers == 0) {
+    const auto lender = give_back(it);
     if (!lender)
       return;
     it = records_.find(lender);
-    GPUACTORS_LEDGER_CHECK(it != records_.end() && it->second.lent_out > 0, "a lender has gone before its borrowers");
-    --it->second.lent_out;
+    GPUACTORS_LEDGER_CHECK(it != records_.end() && it->second.borrowers > 0, "a lender has gone before its borrowers");
+    --it->second.borrowers;
   }
 }
 
-void Ledger::Impl::orphan(LeaseId parent) {
+LeaseId Ledger::give_back(LeaseRecords::iterator it) {
+  auto& [id, record] = *it;
+  auto& lease = record.lease;
+  GPUACTORS_LEDGER_CHECK(!record.lent || record.lent->is_untouched(), "a lease went back while parts of it are lent");
+  table_.give_back(*record.source, lease.devices, lease.cpus, lease.resources);
+  if (counts_in_quota(lease))
+    discharge(lease.owner, lease.devices);
+  const auto lender = lease.parent;
+  if (!lender)
+    note_given_back(*record.source, lease.group);
+  if (lease.group) {
+    auto& group = groups_.at(lease.group);
+    group.leases.erase(id);
+    if (group.request.shrinks)
+      left_bundles_.emplace(lease.group, lease.bundle);
+  }
+  auto rest = record.holder_stays ? std::optional{std::move(lease)} : std::nullopt;
+  records_.erase(it);
+  if (rest)
+    keep_rest(std::move(*rest));
+  return lender;
+}
+
+void Ledger::orphan(LeaseId parent) {
   if (waiting_children_.empty())
     return;
   // Descendants further down may have counted on a loan from this lease.
@@ -147,9 +131,9 @@ void Ledger::Impl::orphan(LeaseId parent) {
   if (waiting_children_.erase(parent) == 0)
     return;
   std::vector<QueueKey> moving;
-  for (const auto& [kind, shape] : queue_.shapes())
-    if (const auto& key = kind; key.request.parent == parent)
-      shape.ages.for_each([&](std::uint64_t age) { moving.push_back({key.request.priority, age}); });
+  for (const auto& [key, shape] : queue_.shapes())
+    if (key.request.parent == parent)
+      shape.for_each_entry([&](QueueKey at) { moving.push_back(at); });
   for (const auto at : moving) {
     auto key = *queue_.find(at)->shape->key;
     key.request.parent = LeaseId{};
@@ -157,14 +141,14 @@ void Ledger::Impl::orphan(LeaseId parent) {
   }
 }
 
-void Ledger::Impl::add_descendants(std::set<LeaseId>& ids) const {
+void Ledger::add_descendants(std::set<LeaseId>& ids) const {
   // Borrowers are younger than their lenders, so one pass in the order of ids finds them all.
   for (const auto& [id, record] : records_)
     if (record.lease.parent && ids.count(record.lease.parent) > 0)
       ids.insert(id);
 }
 
-void Ledger::Impl::lose(const std::set<LeaseId>& ids, const std::string& reason, Events& events) {
+void Ledger::lose(const std::set<LeaseId>& ids, const std::string& reason, Events& events) {
   for (const auto id : ids)
     if (const auto* record = live(id))
       events.push_back(

@@ -19,7 +19,7 @@ auto fields(const ResourceRequest& r) {
 std::int64_t charge_of(const ResourceRequest& request, std::int64_t of_memory) {
   if (request.group)
     return 0;
-  return request.gpus == Share{} && request.memory_bytes > 0 ? of_memory : request.gpus.units();
+  return wants_memory_alone(request) ? of_memory : request.gpus.units();
 }
 
 std::int64_t charge_of(const ShapeKey& key, std::int64_t of_memory) {

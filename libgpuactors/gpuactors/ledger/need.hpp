@@ -24,6 +24,16 @@ struct Need {
   return request.gpus > Share{} || request.memory_bytes > 0;
 }
 
+/// Returns whether the request is for so much of one device as has the memory.
+[[nodiscard]] inline bool wants_memory_alone(const ResourceRequest& request) {
+  return request.gpus == Share{} && request.memory_bytes > 0;
+}
+
+/// Returns whether a device of this type is one of those that are asked for; any is if `asked` is empty.
+[[nodiscard]] inline bool is_of_type(const std::string& accelerator_type, const std::string& asked) {
+  return asked.empty() || accelerator_type == asked;
+}
+
 /// Returns whether the request is for one node and no other.
 [[nodiscard]] inline bool needs_node(const ResourceRequest& request) {
   return !request.node.empty() && !request.node_is_soft;

@@ -107,6 +107,9 @@ public:
   [[nodiscard]] Node* find(std::string_view name);
   [[nodiscard]] const Node* find(std::string_view name) const;
 
+  /// Returns the names of all nodes, in their order.
+  [[nodiscard]] std::vector<std::string> names() const;
+
   /// Take amounts from a pool, which must have them free, or give them back.
   void take(Pool& pool, const std::vector<DeviceGrant>& devices, Share cpus,
             const std::map<std::string, Share>& resources);
@@ -114,6 +117,11 @@ public:
                  const std::map<std::string, Share>& resources);
 
   [[nodiscard]] const Nodes& nodes() const {
+    return nodes_;
+  }
+
+  /// Likewise, for who takes amounts from what is found there.
+  [[nodiscard]] Nodes& nodes() {
     return nodes_;
   }
 

@@ -1,7 +1,7 @@
 // Nodes and devices that come and go.
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/ledger/check.hpp>
-#include <gpuactors/ledger/impl.hpp>
+#include <gpuactors/ledger/ledger.hpp>
 
 #include <fmt/format.h>
 
@@ -12,28 +12,29 @@ namespace gpuactors {
 namespace {
 
 Failure no_node(const ledger_detail::NodeTable& table, std::string_view name) {
-  std::vector<std::string> names;
-  for (const auto& [known, node] : table.nodes())
-    names.push_back(known);
-  return fail(Errc::not_found, fmt::format("there is no node \"{}\"{}", name, did_you_mean(name, names)));
+  return fail(Errc::not_found, fmt::format("there is no node \"{}\"{}", name, did_you_mean(name, table.names())));
 }
 
 } // namespace
 
-Result<Ledger::Events> Ledger::Impl::add_node(NodeSpec spec, TimePoint now) {
+Result<Ledger::Events> Ledger::add_node(NodeSpec spec, TimePoint now) {
   GPUACTORS_TRY(validate(spec));
   if (table_.find(spec.name) != nullptr)
     return fail(Errc::already_exists, fmt::format("node \"{}\" is already there", spec.name));
   Events events;
   pass_time(now, events);
   forget_types();
-  note_freed(table_.add(std::move(spec), ++next_pool_).pool, {});
+  note_freed(table_.add(std::move(spec), ++last_pool_).pool, {});
   recheck_due_ = !queue_.entries().empty();
   pump(events);
   return events;
 }
 
-TypeId Ledger::Impl::type(std::string_view name) {
+std::string_view Ledger::type_name(TypeId type) const {
+  return table_.types().name_of(type);
+}
+
+TypeId Ledger::type(std::string_view name) {
   auto& types = table_.types();
   if (name.empty())
     return {};
@@ -44,7 +45,7 @@ TypeId Ledger::Impl::type(std::string_view name) {
 }
 
 // Requests may name types without end that no node has, and so may nodes that come and go.
-void Ledger::Impl::forget_types() {
+void Ledger::forget_types() {
   auto& types = table_.types();
   if (types.size() < most_types_)
     return;
@@ -55,7 +56,7 @@ void Ledger::Impl::forget_types() {
   most_types_ = std::max(least_types, 2 * types.size());
 }
 
-Result<Ledger::Impl::Node*> Ledger::Impl::begin_drain(std::string_view name, TimePoint now, Events& events) {
+Result<Ledger::Node*> Ledger::begin_drain(std::string_view name, TimePoint now, Events& events) {
   auto* node = table_.find(name);
   if (node == nullptr)
     return no_node(table_, name);
@@ -66,14 +67,14 @@ Result<Ledger::Impl::Node*> Ledger::Impl::begin_drain(std::string_view name, Tim
   return node;
 }
 
-Result<Ledger::Events> Ledger::Impl::drain_node(std::string_view name, TimePoint now) {
+Result<Ledger::Events> Ledger::drain_node(std::string_view name, TimePoint now) {
   Events events;
   GPUACTORS_TRY(begin_drain(name, now, events));
   pump(events);
   return events;
 }
 
-Result<Ledger::Events> Ledger::Impl::undrain_node(std::string_view name, TimePoint now) {
+Result<Ledger::Events> Ledger::undrain_node(std::string_view name, TimePoint now) {
   auto* node = table_.find(name);
   if (node == nullptr)
     return no_node(table_, name);
@@ -89,7 +90,7 @@ Result<Ledger::Events> Ledger::Impl::undrain_node(std::string_view name, TimePoi
   return events;
 }
 
-Result<void> Ledger::Impl::suspend_node(std::string_view name) {
+Result<void> Ledger::suspend_node(std::string_view name) {
   auto* node = table_.find(name);
   if (node == nullptr)
     return no_node(table_, name);
@@ -97,7 +98,7 @@ Result<void> Ledger::Impl::suspend_node(std::string_view name) {
   return {};
 }
 
-Result<Ledger::Events> Ledger::Impl::unsuspend_node(std::string_view name, TimePoint now) {
+Result<Ledger::Events> Ledger::unsuspend_node(std::string_view name, TimePoint now) {
   auto* node = table_.find(name);
   if (node == nullptr)
     return no_node(table_, name);
@@ -111,7 +112,7 @@ Result<Ledger::Events> Ledger::Impl::unsuspend_node(std::string_view name, TimeP
   return events;
 }
 
-void Ledger::Impl::note_all_freed(Node& node) {
+void Ledger::note_all_freed(Node& node) {
   note_freed(node.pool, {});
   for (auto& [id, group] : groups_)
     for (auto& bundle : group.bundles)
@@ -119,8 +120,8 @@ void Ledger::Impl::note_all_freed(Node& node) {
         note_freed(*bundle.pool, id);
 }
 
-Result<Ledger::Events> Ledger::Impl::set_types(std::string_view name, std::optional<std::vector<std::string>> types,
-                                               TimePoint now) {
+Result<Ledger::Events> Ledger::set_types(std::string_view name, std::optional<std::vector<std::string>> types,
+                                         TimePoint now) {
   auto* node = table_.find(name);
   if (node == nullptr)
     return no_node(table_, name);
@@ -138,7 +139,7 @@ Result<Ledger::Events> Ledger::Impl::set_types(std::string_view name, std::optio
   return events;
 }
 
-Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoint now) {
+Result<Ledger::Events> Ledger::remove_node(std::string_view name, TimePoint now) {
   Events events;
   GPUACTORS_LET(node, begin_drain(name, now, events));
   lose_on(*node, std::nullopt, fmt::format("node {} was removed", name), events);
@@ -149,7 +150,7 @@ Result<Ledger::Events> Ledger::Impl::remove_node(std::string_view name, TimePoin
   return events;
 }
 
-Result<Ledger::Events> Ledger::Impl::fail_device(std::string_view name, int index, TimePoint now, Holders holders) {
+Result<Ledger::Events> Ledger::fail_device(std::string_view name, int index, TimePoint now, Holders holders) {
   auto* node = table_.find(name);
   if (node == nullptr)
     return no_node(table_, name);
@@ -175,7 +176,7 @@ Result<Ledger::Events> Ledger::Impl::fail_device(std::string_view name, int inde
   return events;
 }
 
-void Ledger::Impl::keep_remains(std::span<const Event> events, const std::map<LeaseId, LeaseId>& lenders) {
+void Ledger::keep_remains(std::span<const Event> events, const std::map<LeaseId, LeaseId>& lenders) {
   const auto within_another = [&](LeaseId id) {
     for (auto it = lenders.find(id); it != lenders.end() && it->second; it = lenders.find(it->second))
       if (records_.count(it->second) > 0 || remains_.count(it->second) > 0)
@@ -198,7 +199,7 @@ void Ledger::Impl::keep_remains(std::span<const Event> events, const std::map<Le
   }
 }
 
-void Ledger::Impl::keep_rest(Lease rest) {
+void Ledger::keep_rest(Lease rest) {
   auto& pool = table_.find(rest.node)->pool;
   std::erase_if(rest.devices, [&](const DeviceGrant& device) { return !pool.slot(device.index)->ok; });
   if (const auto group = groups_.find(rest.group); group != groups_.end())
@@ -212,18 +213,16 @@ void Ledger::Impl::keep_rest(Lease rest) {
   remains_.emplace(id, std::move(rest));
 }
 
-void Ledger::Impl::free_remains(Remains::iterator it) {
+void Ledger::free_remains(Remains::iterator it) {
   const auto& rest = it->second;
   auto& pool = table_.find(rest.node)->pool;
   table_.give_back(pool, rest.devices, rest.cpus, rest.resources);
   discharge(rest.owner, rest.devices);
-  note_freed(pool, {});
-  if (!claims_.empty())
-    freed_.push_back(&pool);
+  note_given_back(pool, {});
   remains_.erase(it);
 }
 
-void Ledger::Impl::free_remains_on(const Node& node) {
+void Ledger::free_remains_on(const Node& node) {
   for (auto it = remains_.begin(); it != remains_.end();) {
     const auto one = it++;
     if (one->second.node == node.spec.name)
@@ -231,7 +230,7 @@ void Ledger::Impl::free_remains_on(const Node& node) {
   }
 }
 
-void Ledger::Impl::lose_on(const Node& node, std::optional<int> index, const std::string& reason, Events& events) {
+void Ledger::lose_on(const Node& node, std::optional<int> index, const std::string& reason, Events& events) {
   const auto touches = [&](std::string_view on, const std::vector<DeviceGrant>& devices) {
     if (on != node.spec.name || !index)
       return on == node.spec.name;

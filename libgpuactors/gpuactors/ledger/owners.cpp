@@ -1,5 +1,6 @@
 // Owners and their quotas: who has room for what, and what becomes of the waiting requests when a quota changes.
-#include <gpuactors/ledger/impl.hpp>
+#include <gpuactors/ledger/ledger.hpp>
+#include <gpuactors/ledger/placement.hpp>
 
 #include <fmt/format.h>
 
@@ -7,8 +8,10 @@
 
 namespace gpuactors {
 
+using ledger_detail::Entry;
 using ledger_detail::least_charge;
 using ledger_detail::ShapeKey;
+using ledger_detail::wants_memory_alone;
 
 namespace {
 
@@ -17,20 +20,27 @@ std::string quota_text(const std::string& owner, Share limit) {
                      limit == Share::whole(1) ? "" : "s");
 }
 
-bool is_by_memory(const ResourceRequest& request) {
-  return request.gpus == Share{} && request.memory_bytes > 0 && !request.group;
+bool is_by_memory(const ShapeKey& key) {
+  return key.is_group() ? std::any_of(key.bundles.begin(), key.bundles.end(), wants_memory_alone)
+                        : wants_memory_alone(key.request);
 }
 
-bool is_by_memory(const ShapeKey& key) {
-  return key.is_group() ? std::any_of(key.bundles.begin(), key.bundles.end(),
-                                      [](const auto& bundle) { return is_by_memory(bundle); })
-                        : is_by_memory(key.request);
+// What waits is null if there is none.
+bool lacks_nodes_or_quota(const Entry* waiting) {
+  return waiting != nullptr && !waiting->shape->prospect.feasible && !waiting->shape->key->request.owner.empty();
+}
+
+std::optional<std::string> owner_without_room(const Entry* waiting, const ledger_detail::Quotas& quotas) {
+  if (waiting == nullptr || !waiting->shape->prospect.feasible
+      || waiting->shape->prospect.charge <= quotas.room_of(waiting->shape->key->request.owner))
+    return std::nullopt;
+  return waiting->owner_name();
 }
 
 } // namespace
 
 // Returns the part of a request that decides where it can go; the rest stays with its entry in the queue.
-Ledger::Impl::ShapeKey Ledger::Impl::shape_key(const ResourceRequest& request) const {
+Ledger::ShapeKey Ledger::shape_key_of(const ResourceRequest& request) const {
   ShapeKey key{request, {}, {}};
   key.request.name.clear();
   key.request.queue_timeout.reset();
@@ -43,14 +53,14 @@ Ledger::Impl::ShapeKey Ledger::Impl::shape_key(const ResourceRequest& request) c
 
 // -- the count -------------------------------------------------------------------------------------
 
-void Ledger::Impl::charge(const std::string& owner, const std::vector<DeviceGrant>& devices) {
+void Ledger::charge(const std::string& owner, const std::vector<DeviceGrant>& devices) {
   if (owner.empty())
     return;
   quotas_.take(owner, devices);
   quota_due_ = quota_due_ || (!claims_.empty() && quotas_.limit_of(owner));
 }
 
-void Ledger::Impl::discharge(const std::string& owner, const std::vector<DeviceGrant>& devices) {
+void Ledger::discharge(const std::string& owner, const std::vector<DeviceGrant>& devices) {
   if (owner.empty())
     return;
   // What waited for a place only is woken by what became free.
@@ -61,21 +71,13 @@ void Ledger::Impl::discharge(const std::string& owner, const std::vector<DeviceG
   quotas_.give_back(owner, devices);
 }
 
-bool Ledger::Impl::has_room(const std::string& owner, std::int64_t least, Lens& lens) const {
-  if (owner.empty())
-    return true;
-  const auto room = quotas_.room_of(owner);
-  lens.most_share = std::min(lens.most_share, Share{room});
-  return least <= room;
-}
-
-std::int64_t Ledger::Impl::charge_of(const ShapeKey& key) const {
+std::int64_t Ledger::charge_of(const ShapeKey& key) const {
   if (key.request.owner.empty())
     return 0;
   const auto least_of = [this](const ResourceRequest& request) {
-    std::optional<Share> least;
-    if (!is_by_memory(request))
+    if (!wants_memory_alone(request))
       return least_charge(request);
+    std::optional<Share> least;
     // Drained nodes too: they may come back.
     for (const auto& [name, node] : table_.nodes()) {
       if (!ledger_detail::admits(node, request))
@@ -84,7 +86,7 @@ std::int64_t Ledger::Impl::charge_of(const ShapeKey& key) const {
         const auto& spec = node.device(slot);
         const auto need = ledger_detail::need_on(request, spec.memory_bytes);
         if (slot.ok && need.share <= Share::whole(1)
-            && (request.accelerator_type.empty() || spec.accelerator_type == request.accelerator_type))
+            && ledger_detail::is_of_type(spec.accelerator_type, request.accelerator_type))
           least = least ? std::min(*least, need.share) : need.share;
       }
     }
@@ -98,14 +100,7 @@ std::int64_t Ledger::Impl::charge_of(const ShapeKey& key) const {
   return sum;
 }
 
-std::int64_t Ledger::Impl::charge_of(const std::vector<Fit>& places) {
-  Share sum;
-  for (const auto& place : places)
-    sum += ledger_detail::sum_of(place.devices);
-  return sum.units();
-}
-
-std::int64_t Ledger::Impl::most_room_for(const ShapeKey& key) const {
+std::int64_t Ledger::most_room_for(const ShapeKey& key) const {
   const auto& owner = key.request.owner;
   const auto limit = quotas_.limit_of(owner);
   if (!limit)
@@ -115,7 +110,7 @@ std::int64_t Ledger::Impl::most_room_for(const ShapeKey& key) const {
 
 // -- reasons ---------------------------------------------------------------------------------------
 
-std::string Ledger::Impl::why_beyond_quota(const ShapeKey& key) const {
+std::string Ledger::why_beyond_quota(const ShapeKey& key) const {
   const auto& owner = key.request.owner;
   const auto limit = quotas_.limit_of(owner);
   if (!limit)
@@ -129,7 +124,7 @@ std::string Ledger::Impl::why_beyond_quota(const ShapeKey& key) const {
     return fmt::format("{}, and {}: ask for less, or have the quota raised", quota_text(owner, *limit), asks);
   };
   const auto& request = key.request;
-  if (key.is_group() || !is_by_memory(request))
+  if (key.is_group() || !wants_memory_alone(request))
     return charge > most
                ? text(fmt::format("this is for {}{}", is_by_memory(key) ? "at least " : "", to_string(Share{charge})))
                : std::string{};
@@ -137,14 +132,14 @@ std::string Ledger::Impl::why_beyond_quota(const ShapeKey& key) const {
   Lens lens{Lens::Amount::all, {}, true};
   if (!fits_somewhere(table_, request, lens))
     return {};
-  lens.most_share = std::min(lens.most_share, Share{most});
+  lens.limit_share(most);
   if (fits_somewhere(table_, request, lens))
     return {};
   return text(fmt::format("this is for {}, which take more of each device that has them",
                           ledger_detail::describe_bytes(request.memory_bytes)));
 }
 
-std::string Ledger::Impl::why_over_quota(const ShapeKey& key, std::int64_t charge) const {
+std::string Ledger::why_over_quota(const ShapeKey& key, std::int64_t charge) const {
   const auto& owner = key.request.owner;
   const auto limit = quotas_.limit_of(owner);
   if (!limit)
@@ -166,51 +161,43 @@ std::string Ledger::Impl::why_over_quota(const ShapeKey& key, std::int64_t charg
   Lens lens;
   if (!fits_somewhere(table_, key.request, lens))
     return {};
-  lens.most_share = std::min(lens.most_share, Share{room});
+  lens.limit_share(room);
   return fits_somewhere(table_, key.request, lens)
              ? std::string{}
              : text("the memory that this asks for takes more than is left where it is free");
 }
 
-std::string Ledger::Impl::within_quota(const ShapeKey& key) const {
+std::string Ledger::within_quota(const ShapeKey& key) const {
   if (!quotas_.limit_of(key.request.owner) || !is_by_memory(key))
     return {};
   return fmt::format(", within the {} that the quota of \"{}\" has left",
                      to_string(Share{quotas_.room_of(key.request.owner)}), key.request.owner);
 }
 
-std::optional<std::string> Ledger::Impl::over_quota(const Entry* entry) const {
-  if (entry == nullptr || !entry->shape->prospect.feasible
-      || entry->shape->prospect.charge <= quotas_.room_of(entry->shape->key->request.owner))
-    return std::nullopt;
-  return entry->owner_name();
+bool Ledger::waits_in_vain(RequestId id) const {
+  return lacks_nodes_or_quota(queue_.find(id));
 }
 
-bool Ledger::Impl::waits_in_vain(const Entry* entry) {
-  return entry != nullptr && !entry->shape->prospect.feasible && !entry->shape->key->request.owner.empty();
+bool Ledger::waits_in_vain(GroupId id) const {
+  return lacks_nodes_or_quota(entry_of(id));
 }
 
-bool Ledger::Impl::waits_in_vain(RequestId id) const {
-  return waits_in_vain(queue_.find(id));
+std::optional<std::string> Ledger::over_quota(RequestId id) const {
+  return owner_without_room(queue_.find(id), quotas_);
 }
 
-bool Ledger::Impl::waits_in_vain(GroupId id) const {
+std::optional<std::string> Ledger::over_quota(GroupId id) const {
+  return owner_without_room(entry_of(id), quotas_);
+}
+
+const Ledger::Entry* Ledger::entry_of(GroupId id) const {
   const auto group = groups_.find(id);
-  return group != groups_.end() && waits_in_vain(queue_.find(group->second.key));
-}
-
-std::optional<std::string> Ledger::Impl::over_quota(RequestId id) const {
-  return over_quota(queue_.find(id));
-}
-
-std::optional<std::string> Ledger::Impl::over_quota(GroupId id) const {
-  const auto group = groups_.find(id);
-  return over_quota(group == groups_.end() ? nullptr : queue_.find(group->second.key));
+  return group == groups_.end() ? nullptr : queue_.find(group->second.key);
 }
 
 // -- changes ---------------------------------------------------------------------------------------
 
-void Ledger::Impl::reshape() {
+void Ledger::reshape() {
   std::vector<std::pair<QueueKey, ShapeKey>> moving;
   for (const auto& [at, entry] : queue_.entries()) {
     const auto& key = *entry.shape->key;
@@ -228,12 +215,12 @@ void Ledger::Impl::reshape() {
   drop_reasons();
 }
 
-void Ledger::Impl::drop_reasons() {
+void Ledger::drop_reasons() {
   for (auto& [key, shape] : queue_.shapes())
     shape.reason.reset();
 }
 
-Result<Ledger::Events> Ledger::Impl::set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now) {
+Result<Ledger::Events> Ledger::set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now) {
   GPUACTORS_TRY(validate_quota(owner, limit));
   if (!limit && !quotas_.names(owner))
     return fail(Errc::not_found, fmt::format("no quota is set for \"{}\"", owner));
@@ -246,14 +233,7 @@ Result<Ledger::Events> Ledger::Impl::set_quota(const std::string& owner, std::op
   return events;
 }
 
-void Ledger::Impl::look_at_all() {
-  // For waiting requests, more room is like new nodes, and less like the loss of some.
-  recheck_due_ = !queue_.entries().empty();
-  for (const auto& [name, node] : table_.nodes())
-    note_freed(table_.find(name)->pool, {});
-}
-
-std::vector<QuotaView> Ledger::Impl::quotas() const {
+std::vector<QuotaView> Ledger::quotas() const {
   std::map<std::string, QuotaView, std::less<>> views;
   for (const auto& [owner, limit] : quotas_.limits())
     views[owner] = {owner, {}, limit, false};
@@ -262,6 +242,7 @@ std::vector<QuotaView> Ledger::Impl::quotas() const {
     view = {owner, used, quotas_.limit_of(owner), !quotas_.names(owner) && quotas_.limit_of(owner)};
   }
   std::vector<QuotaView> result;
+  result.reserve(views.size());
   for (auto& [owner, view] : views)
     result.push_back(std::move(view));
   return result;

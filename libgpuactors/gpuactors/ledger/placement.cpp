@@ -47,7 +47,7 @@ private:
   }
 
   bool matches(const DevicesOfKind& kind) const {
-    return request_.accelerator_type.empty() || kind.accelerator_type == request_.accelerator_type;
+    return is_of_type(kind.accelerator_type, request_.accelerator_type);
   }
 
   std::optional<Fit> in(Node& node) const {
@@ -223,10 +223,6 @@ private:
   const std::set<const Node*>& excluded_;
 };
 
-} // namespace
-
-namespace {
-
 bool is_held(const Lens& lens, const Pool& pool) {
   return std::any_of(lens.holds.begin(), lens.holds.end(), [&](const Hold& hold) { return hold.pool == &pool; });
 }
@@ -266,7 +262,7 @@ Limits most_free(const NodeTable& table, const std::string& accelerator_type, co
   Limits limits{};
   const auto limit = [&](Measure measure) -> std::int64_t& { return limits[static_cast<std::size_t>(measure)]; };
   for (const auto& [key, kind] : table.kinds()) {
-    if (!accelerator_type.empty() && kind.accelerator_type != accelerator_type)
+    if (!is_of_type(kind.accelerator_type, accelerator_type))
       continue;
     const auto [idle, share] = most_free_of(kind, lens);
     // If a node mixes kinds, devices of several kinds can serve one request together.

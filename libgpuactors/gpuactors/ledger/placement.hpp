@@ -19,12 +19,6 @@
 
 namespace gpuactors::ledger_detail {
 
-/// A pool and the devices to take from it.
-struct Fit {
-  Pool* pool = nullptr;
-  std::vector<DeviceGrant> devices;
-};
-
 /// Finds the best place on a node that takes leases and is not in `excluded`. Returns nothing if the request fits
 /// nowhere.
 [[nodiscard]] std::optional<Fit> place(NodeTable& table, const ResourceRequest& request, const Lens& lens,

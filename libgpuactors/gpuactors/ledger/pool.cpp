@@ -8,7 +8,13 @@ namespace gpuactors::ledger_detail {
 
 namespace {
 
-const DeviceGrant* find_device(const std::vector<DeviceGrant>& devices, int index) {
+using Grants = std::vector<DeviceGrant>;
+
+void sort_by_index(Grants& grants) {
+  std::sort(grants.begin(), grants.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
+}
+
+const DeviceGrant* find_device(const Grants& devices, int index) {
   for (const auto& device : devices)
     if (device.index == index)
       return &device;
@@ -20,21 +26,20 @@ Share amount_of(const std::map<std::string, Share>& resources, const std::string
   return it == resources.end() ? Share{} : it->second;
 }
 
-bool is_type(const Slot& slot, const std::string& type) {
-  return type.empty() || slot.node->device(slot).accelerator_type == type;
+// Whether the device works and has the type that is asked for.
+bool is_candidate(const Slot& slot, const std::string& accelerator_type) {
+  return slot.ok && is_of_type(slot.node->device(slot).accelerator_type, accelerator_type);
 }
 
 // Places whole devices: of one kind (type and size) if enough of one kind fit, preferring the kind of which the fewest
 // fit; otherwise of several kinds.
-std::optional<std::vector<DeviceGrant>> place_whole(const Pool& pool, const ResourceRequest& request,
-                                                    const Lens& lens) {
+std::optional<Grants> place_whole(const Pool& pool, const ResourceRequest& request, const Lens& lens) {
   std::map<std::pair<std::uint64_t, std::string_view>, std::vector<const Slot*>> kinds;
   std::vector<const Slot*> all;
   const auto count = device_count(request);
   for (const auto& slot : pool.slots) {
     const auto& spec = slot.node->device(slot);
-    if (slot.ok && is_type(slot, request.accelerator_type)
-        && fits(pool, slot, need_on(request, spec.memory_bytes), lens))
+    if (is_candidate(slot, request.accelerator_type) && fits(pool, slot, need_on(request, spec.memory_bytes), lens))
       kinds[{spec.memory_bytes, spec.accelerator_type}].push_back(&slot);
   }
   const std::vector<const Slot*>* chosen = nullptr;
@@ -50,13 +55,12 @@ std::optional<std::vector<DeviceGrant>> place_whole(const Pool& pool, const Reso
   return closest_of(*chosen, count, request);
 }
 
-std::optional<std::vector<DeviceGrant>> place_fraction(const Pool& pool, const ResourceRequest& request,
-                                                       const Lens& lens) {
+std::optional<Grants> place_fraction(const Pool& pool, const ResourceRequest& request, const Lens& lens) {
   using Rank = std::tuple<bool, std::int64_t, std::uint64_t>;
   std::optional<Rank> best;
   DeviceGrant grant;
   for (const auto& slot : pool.slots) {
-    if (!slot.ok || !is_type(slot, request.accelerator_type))
+    if (!is_candidate(slot, request.accelerator_type))
       continue;
     const auto need = need_on(request, slot.node->device(slot).memory_bytes);
     if (!fits(pool, slot, need, lens))
@@ -75,7 +79,7 @@ std::optional<std::vector<DeviceGrant>> place_fraction(const Pool& pool, const R
   }
   if (!best)
     return std::nullopt;
-  return std::vector<DeviceGrant>{grant};
+  return Grants{grant};
 }
 
 } // namespace
@@ -103,7 +107,7 @@ bool Pool::is_untouched() const {
          });
 }
 
-Pool make_pool(std::uint64_t id, Node& node, const std::vector<DeviceGrant>& devices, Share cpus,
+Pool make_pool(std::uint64_t id, Node& node, const Grants& devices, Share cpus,
                const std::map<std::string, Share>& resources) {
   Pool pool{id, &node, cpus, cpus, resources, resources, {}};
   for (const auto& device : devices)
@@ -188,7 +192,7 @@ bool admits(const Node& node, const ResourceRequest& request) {
   if (wants_devices(request) || request.accelerator_type.empty())
     return true;
   return std::any_of(node.pool.slots.begin(), node.pool.slots.end(),
-                     [&](const Slot& slot) { return slot.ok && is_type(slot, request.accelerator_type); });
+                     [&](const Slot& slot) { return is_candidate(slot, request.accelerator_type); });
 }
 
 bool suffices_besides_devices(const Pool& pool, const ResourceRequest& request, const Lens& lens) {
@@ -198,9 +202,8 @@ bool suffices_besides_devices(const Pool& pool, const ResourceRequest& request, 
                      [&](const auto& item) { return lens.resource(pool, item.first) >= item.second; });
 }
 
-std::vector<DeviceGrant> closest_of(const std::vector<const Slot*>& candidates, std::size_t count,
-                                    const ResourceRequest& request) {
-  std::vector<DeviceGrant> grants;
+Grants closest_of(const std::vector<const Slot*>& candidates, std::size_t count, const ResourceRequest& request) {
+  Grants grants;
   grants.reserve(count);
   const auto take = [&](const Slot& slot) {
     const auto need = need_on(request, slot.node->device(slot).memory_bytes);
@@ -217,16 +220,69 @@ std::vector<DeviceGrant> closest_of(const std::vector<const Slot*>& candidates, 
     for (const auto position : topology.closest(indices, count))
       take(*candidates[position]);
   }
-  std::sort(grants.begin(), grants.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
+  sort_by_index(grants);
   return grants;
 }
 
-std::optional<std::vector<DeviceGrant>> place_in(const Pool& pool, const ResourceRequest& request, const Lens& lens) {
+std::optional<Grants> place_in(const Pool& pool, const ResourceRequest& request, const Lens& lens) {
   if (is_suspended(pool, lens) || !admits(*pool.node, request) || !suffices_besides_devices(pool, request, lens))
     return std::nullopt;
   if (!wants_devices(request))
-    return std::vector<DeviceGrant>{};
+    return Grants{};
   return wants_whole_devices(request) ? place_whole(pool, request, lens) : place_fraction(pool, request, lens);
+}
+
+// -- choices in one pool ---------------------------------------------------------------------------
+
+namespace {
+
+// Collects all ways to take `wanted` devices in total from the groups of twins from `next` on.
+void combine(const std::vector<Grants>& groups, std::size_t next, std::size_t wanted, std::size_t most, Grants& chosen,
+             std::vector<Grants>& result) {
+  if (wanted == 0) {
+    result.push_back(chosen);
+    sort_by_index(result.back());
+    return;
+  }
+  if (next == groups.size() || result.size() > most)
+    return;
+  const auto& twins = groups[next];
+  const auto size = chosen.size();
+  for (auto count = std::min(wanted, twins.size()) + 1; count-- > 0;) {
+    chosen.insert(chosen.end(), twins.begin(), twins.begin() + static_cast<std::ptrdiff_t>(count));
+    combine(groups, next + 1, wanted - count, most, chosen, result);
+    chosen.resize(size);
+  }
+}
+
+} // namespace
+
+std::vector<Grants> choices_in(const Pool& pool, const ResourceRequest& request, const Lens& lens, std::size_t most) {
+  auto best = place_in(pool, request, lens);
+  if (!best)
+    return {};
+  if (!wants_devices(request))
+    return {std::move(*best)};
+  using Twins = std::tuple<std::uint64_t, std::string, Share, std::uint64_t>;
+  std::map<Twins, Grants> twins;
+  for (const auto& slot : pool.slots) {
+    const auto& spec = pool.node->device(slot);
+    const auto need = need_on(request, spec.memory_bytes);
+    if (is_candidate(slot, request.accelerator_type) && fits(pool, slot, need, lens))
+      twins[{spec.memory_bytes, spec.accelerator_type, lens.share(pool, slot), lens.bytes(pool, slot)}].push_back(
+          {slot.index, need.share, need.bytes});
+  }
+  std::vector<Grants> groups;
+  groups.reserve(twins.size());
+  for (auto& [key, devices] : twins)
+    groups.push_back(std::move(devices));
+  std::vector<Grants> result{std::move(*best)};
+  Grants chosen;
+  combine(groups, 0, device_count(request), most, chosen, result);
+  // The first choice is among the combinations, too: each repetition would double the search below it.
+  const auto first = result.front();
+  result.erase(std::remove(result.begin() + 1, result.end(), first), result.end());
+  return result;
 }
 
 } // namespace gpuactors::ledger_detail

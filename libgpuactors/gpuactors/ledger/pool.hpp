@@ -4,8 +4,11 @@
 
 #include <gpuactors/ledger/need.hpp>
 
+#include <algorithm>
+#include <cstdint>
+#include <map>
 #include <optional>
-#include <utility>
+#include <string>
 #include <vector>
 
 namespace gpuactors::ledger_detail {
@@ -45,6 +48,12 @@ struct Pool {
   [[nodiscard]] bool is_untouched() const;
 };
 
+/// A pool and the devices to take from it.
+struct Fit {
+  Pool* pool = nullptr;
+  std::vector<DeviceGrant> devices;
+};
+
 /// Amounts of one pool that a placement must not use: withheld by a reservation, held by an ancestor, or planned for
 /// another bundle. The pointers refer to objects that the creator of the hold keeps alive.
 struct Hold {
@@ -66,6 +75,11 @@ struct Lens {
   /// No device gives more than this: what a quota leaves, for requests by memory alone, whose share depends on the
   /// device.
   Share most_share = Share::whole(1);
+
+  /// Leaves of each device no more than these units: the room in a quota.
+  void limit_share(std::int64_t units) {
+    most_share = std::min(most_share, Share{units});
+  }
 
   /// Returns whether new leases on the node count.
   [[nodiscard]] bool covers(const Node& node) const;
@@ -101,6 +115,11 @@ struct Lens {
 /// then the lowest index.
 [[nodiscard]] std::optional<std::vector<DeviceGrant>> place_in(const Pool& pool, const ResourceRequest& request,
                                                                const Lens& lens);
+
+/// Returns every distinct choice of devices in the pool, about `most` of them: first the one of `place_in`. Devices of
+/// one kind with equal amounts left are twins: exchanging them makes no difference.
+[[nodiscard]] std::vector<std::vector<DeviceGrant>> choices_in(const Pool& pool, const ResourceRequest& request,
+                                                               const Lens& lens, std::size_t most);
 
 /// Returns the `count` devices of `candidates` that are closest to each other. `candidates` are in order of preference,
 /// and at least `count`.

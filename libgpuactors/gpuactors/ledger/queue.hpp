@@ -86,6 +86,12 @@ struct Shape {
   [[nodiscard]] QueueKey head() const {
     return {key->request.priority, ages.least()};
   }
+
+  /// Visits where the entries are in the queue, in its order.
+  template <class Visit>
+  void for_each_entry(Visit visit) const {
+    ages.for_each([&](std::uint64_t age) { visit(QueueKey{key->request.priority, age}); });
+  }
 };
 
 /// One waiting request or group.

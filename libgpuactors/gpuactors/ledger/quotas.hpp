@@ -16,6 +16,11 @@ namespace gpuactors::ledger_detail {
 /// Returns what the devices count in a quota.
 [[nodiscard]] Share sum_of(const std::vector<DeviceGrant>& devices);
 
+/// Returns whether a lease counts in its owner's quota itself: what is lent or in a group counts as what it comes from.
+[[nodiscard]] inline bool counts_in_quota(const Lease& lease) {
+  return !lease.parent && !lease.group;
+}
+
 /// The quotas by owner, and what each owner holds. An owner without a name has no quota, and is not counted.
 class Quotas {
 public:

@@ -1,11 +1,11 @@
 // Whether a request can be served at all, and the texts why it waits or never will be served.
 #include <gpuactors/ledger/explain.hpp>
-#include <gpuactors/ledger/impl.hpp>
+#include <gpuactors/ledger/group_placement.hpp>
+#include <gpuactors/ledger/ledger.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace gpuactors {
@@ -23,25 +23,30 @@ std::string named(std::string_view what, std::uint64_t id, std::string_view name
   return name.empty() ? fmt::format("{} {}", what, id) : fmt::format("{} {} (\"{}\")", what, id, name);
 }
 
-// Returns a key behind all entries of this priority.
-ledger_detail::QueueKey newest(int priority) {
-  return {priority, std::numeric_limits<std::uint64_t>::max()};
+// Returns why the request does not fit in the first of the bundles it may draw from that has no room for it.
+std::string explain_bundles(const ledger_detail::GroupRecord& group, const ResourceRequest& request,
+                            const ledger_detail::Lens& lens, const ledger_detail::TypeTable& types) {
+  std::string reason;
+  for (const auto& bundle : group.bundles)
+    if (reason.empty() && bundle.serves(request))
+      reason = explain_in(*bundle.pool, request, lens, types, fmt::format("bundle {}", bundle.grant.bundle));
+  return reason;
 }
 
 } // namespace
 
-Ledger::Impl::Prospect Ledger::Impl::prospect_of(const ShapeKey& key) {
+Ledger::Prospect Ledger::prospect_of(const ShapeKey& key) {
   const auto charge = charge_of(key);
   auto prospect = prospect_with(key, charge);
   prospect.charge = charge;
   return prospect;
 }
 
-Ledger::Impl::Prospect Ledger::Impl::prospect_with(const ShapeKey& key, std::int64_t charge) {
+Ledger::Prospect Ledger::prospect_with(const ShapeKey& key, std::int64_t charge) {
   Lens lens{Lens::Amount::all, {}};
   const auto most = most_room_for(key);
   const bool allowed = charge <= most;
-  lens.most_share = std::min(lens.most_share, Share{most});
+  lens.limit_share(most);
   if (key.is_group()) {
     if (!allowed)
       return {false, false, false};
@@ -56,8 +61,7 @@ Ledger::Impl::Prospect Ledger::Impl::prospect_with(const ShapeKey& key, std::int
   if (request.group) {
     const auto& group = groups_.at(request.group);
     fits = std::any_of(group.bundles.begin(), group.bundles.end(), [&](const Bundle& bundle) {
-      return (request.bundle == -1 || request.bundle == bundle.grant.bundle)
-             && place_in(*bundle.pool, request, lens).has_value();
+      return bundle.serves(request) && place_in(*bundle.pool, request, lens).has_value();
     });
     // A bundle that itself waits for a place may turn out to have room.
     if (group.lacks(request.bundle))
@@ -65,13 +69,17 @@ Ledger::Impl::Prospect Ledger::Impl::prospect_with(const ShapeKey& key, std::int
   } else {
     fits = allowed && fits_somewhere(table_, request, lens);
   }
-  const auto most_share = std::exchange(lens.most_share, Share::whole(1));
-  const bool feasible = fits || (request.parent && could_borrow(request, lens));
-  lens.most_share = most_share;
+  const auto could_borrow = [&] {
+    auto of_lenders = lens;
+    // What is borrowed counts as the lender's already.
+    of_lenders.most_share = Share::whole(1);
+    return find_loan(request, of_lenders).has_value();
+  };
+  const bool feasible = fits || (request.parent && could_borrow());
   return {feasible, fits, !feasible && allowed && fits_with_drained(key, lens)};
 }
 
-bool Ledger::Impl::fits_with_drained(const ShapeKey& key, Lens lens) {
+bool Ledger::fits_with_drained(const ShapeKey& key, Lens lens) {
   // What draws from a bundle does so whether or not the bundle's node is drained.
   if (!table_.has_drained() || key.request.group)
     return false;
@@ -80,7 +88,7 @@ bool Ledger::Impl::fits_with_drained(const ShapeKey& key, Lens lens) {
                         : fits_somewhere(table_, key.request, lens);
 }
 
-std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
+std::string Ledger::why_infeasible(const ShapeKey& key) const {
   if (auto reason = why_beyond_quota(key); !reason.empty())
     return reason;
   Lens lens{Lens::Amount::all, {}, true};
@@ -91,10 +99,7 @@ std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
   const auto& request = key.request;
   std::string reason;
   if (request.group) {
-    const auto& bundles = groups_.at(request.group).bundles;
-    for (const auto& bundle : bundles)
-      if (reason.empty() && (request.bundle == -1 || request.bundle == bundle.grant.bundle))
-        reason = explain_in(*bundle.pool, request, lens, table_.types(), fmt::format("bundle {}", bundle.grant.bundle));
+    reason = explain_bundles(groups_.at(request.group), request, lens, table_.types());
     if (request.bundle == -1)
       reason = "no bundle has room for it: " + reason;
   } else {
@@ -110,7 +115,7 @@ std::string Ledger::Impl::why_infeasible(const ShapeKey& key) const {
                      named("lease", request.parent.value(), parent == nullptr ? "" : parent->lease.name), rest);
 }
 
-bool Ledger::Impl::lacks_type(const ShapeKey& key) const {
+bool Ledger::lacks_type(const ShapeKey& key) const {
   const auto& request = key.request;
   if (key.is_group() || !request.type)
     return false;
@@ -119,7 +124,7 @@ bool Ledger::Impl::lacks_type(const ShapeKey& key) const {
     std::size_t asked = 0;
     std::size_t lacking = 0;
     for (const auto& bundle : groups_.at(request.group).bundles)
-      if (request.bundle == -1 || request.bundle == bundle.grant.bundle) {
+      if (bundle.serves(request)) {
         ++asked;
         lacking += lacks(bundle.source->node) ? 1 : 0;
       }
@@ -130,12 +135,12 @@ bool Ledger::Impl::lacks_type(const ShapeKey& key) const {
   return !table_.nodes().empty() && table_.types().lacking(request.type) == table_.nodes().size();
 }
 
-Error Ledger::Impl::infeasible(const ShapeKey& key) const {
+Error Ledger::infeasible(const ShapeKey& key) const {
   const bool not_found = lacks_type(key) && why_beyond_quota(key).empty();
   return Error{not_found ? Errc::not_found : Errc::infeasible, why_infeasible(key)};
 }
 
-std::string Ledger::Impl::why_drained(const ShapeKey& key) const {
+std::string Ledger::why_drained(const ShapeKey& key) const {
   Lens lens{Lens::Amount::all, key.is_group() ? kept_holds(key.keeper) : ancestor_holds(key.request.parent), true};
   const auto fits_on = [&](const Pool& pool) {
     const auto fits = [&](const ResourceRequest& request) { return place_in(pool, request, lens).has_value(); };
@@ -153,15 +158,13 @@ std::string Ledger::Impl::why_drained(const ShapeKey& key) const {
                         : "every node that could serve it is being drained: " + names;
 }
 
-std::string Ledger::Impl::why_pending(const ShapeKey& key, const Prospect& prospect) const {
+std::string Ledger::why_pending(const ShapeKey& key, const Prospect& prospect) const {
   auto reason = why_blocked(key, prospect);
-  return reason.empty() ? held_back_for(newest(key.request.priority)) : reason;
+  return reason.empty() ? held_back_for(QueueKey::last_of(key.request.priority)) : reason;
 }
 
-std::string Ledger::Impl::why_blocked(const ShapeKey& key, const Prospect& prospect) const {
+std::string Ledger::why_blocked(const ShapeKey& key, const Prospect& prospect) const {
   const auto& request = key.request;
-  const Lens lens{Lens::Amount::free, {}};
-  std::string reason;
   if (!prospect.feasible)
     if (auto beyond = why_beyond_quota(key); !beyond.empty())
       return beyond;
@@ -171,22 +174,18 @@ std::string Ledger::Impl::why_blocked(const ShapeKey& key, const Prospect& prosp
     return "it waits for new nodes: " + why_infeasible(key);
   if (auto over = why_over_quota(key, prospect.charge); !over.empty())
     return over;
-  if (key.is_group()) {
-    reason = explain_group(table_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)) + within_quota(key);
-  } else if (!request.group) {
-    reason = explain(table_, request, lens);
-  } else {
-    const auto& group = groups_.at(request.group);
-    if (group.lacks(request.bundle))
-      return fmt::format("{} waits itself", named("placement group", request.group.value(), group.request.name));
-    for (const auto& bundle : group.bundles)
-      if (reason.empty() && (request.bundle == -1 || request.bundle == bundle.grant.bundle))
-        reason = explain_in(*bundle.pool, request, lens, table_.types(), fmt::format("bundle {}", bundle.grant.bundle));
-  }
-  return reason;
+  const Lens lens;
+  if (key.is_group())
+    return explain_group(table_, key.bundles, key.strategy, lens, kept_nodes(key.keeper)) + within_quota(key);
+  if (!request.group)
+    return explain(table_, request, lens);
+  const auto& group = groups_.at(request.group);
+  if (group.lacks(request.bundle))
+    return fmt::format("{} waits itself", named("placement group", request.group.value(), group.request.name));
+  return explain_bundles(group, request, lens, table_.types());
 }
 
-std::string Ledger::Impl::held_back_for(QueueKey key) const {
+std::string Ledger::held_back_for(QueueKey key) const {
   for (const auto& [priority, claim] : claims_)
     if (const auto* holder = queue_.find(claim.holder);
         claim.reservation && claim.holder < key && holder != nullptr && !claim.reservation->places.empty()) {
@@ -200,9 +199,9 @@ std::string Ledger::Impl::held_back_for(QueueKey key) const {
   return "what is free is held back for a request that has waited longer";
 }
 
-std::vector<NodeVerdict> Ledger::Impl::verdicts(const ResourceRequest& request, RequestId waiting) const {
+std::vector<NodeVerdict> Ledger::verdicts(const ResourceRequest& request, RequestId waiting) const {
   const auto* entry = waiting ? queue_.find(waiting) : nullptr;
-  const auto key = entry != nullptr ? entry->key : newest(request.priority);
+  const auto key = entry != nullptr ? entry->key : QueueKey::last_of(request.priority);
   const Lens now{Lens::Amount::free, {}};
   const Lens all{Lens::Amount::all, {}, true};
   const auto bound = binding(key);
@@ -229,7 +228,7 @@ std::vector<NodeVerdict> Ledger::Impl::verdicts(const ResourceRequest& request, 
       verdicts.push_back(ask(node.pool, -1));
   } else if (const auto it = groups_.find(request.group); it != groups_.end()) {
     for (const auto& bundle : it->second.bundles)
-      if (request.bundle == -1 || request.bundle == bundle.grant.bundle)
+      if (bundle.serves(request))
         verdicts.push_back(ask(*bundle.pool, bundle.grant.bundle));
   }
   return verdicts;

@@ -5,22 +5,73 @@
 // resources that the reserved place needs; requests before it, and those of higher priority, do. The reservation ends
 // when the request leaves the queue or after `reservation_for`; then the count starts anew, and the next attempt
 // prefers a place that was not tried yet.
-#include <gpuactors/ledger/impl.hpp>
+#include <gpuactors/ledger/group_placement.hpp>
+#include <gpuactors/ledger/ledger.hpp>
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 #include <utility>
 
 namespace gpuactors {
 
 using ledger_detail::device_count;
+using ledger_detail::is_of_type;
 using ledger_detail::need_on;
 using ledger_detail::place_in;
 using ledger_detail::wants_devices;
 
-// Returns a lens with the reservations for requests before `key` in the queue.
-Ledger::Impl::Lens Ledger::Impl::binding(QueueKey key) const {
+namespace {
+
+using ledger_detail::Claim;
+using ledger_detail::Lens;
+using ledger_detail::Pool;
+using ledger_detail::ReservedPlace;
+
+// The cost of a place: previous reservations in vain, then the share that other leases still have to give back (cpus,
+// for a request without devices).
+using Cost = std::pair<std::int64_t, std::int64_t>;
+
+Cost cost_of(const ReservedPlace& place, const Claim& claim) {
+  const auto& pool = *place.at.pool;
+  Cost cost;
+  if (place.at.devices.empty())
+    cost.second = std::max(place.cpus - pool.free_cpus, Share{}).units();
+  for (const auto& device : place.at.devices) {
+    const auto vain = claim.vain.find({pool.id, device.index});
+    cost.first += vain == claim.vain.end() ? 0 : vain->second;
+    cost.second += std::max(device.share - pool.slot(device.index)->free_share, Share{}).units();
+  }
+  return cost;
+}
+
+std::optional<std::pair<Cost, ReservedPlace>> best_place_in(Pool& pool, const ResourceRequest& request,
+                                                            const Claim& claim, const Lens& lens) {
+  if (!place_in(pool, request, lens))
+    return std::nullopt;
+  ReservedPlace place{{&pool, {}}, request.cpus, request.resources};
+  // Ranks the devices individually: the cheapest first, ties by index.
+  std::vector<std::tuple<Cost, int, DeviceGrant>> ranked;
+  for (const auto& slot : pool.slots) {
+    const auto& spec = pool.node->device(slot);
+    const auto need = need_on(request, spec.memory_bytes);
+    if (!wants_devices(request) || !slot.ok || !fits(pool, slot, need, lens)
+        || !is_of_type(spec.accelerator_type, request.accelerator_type))
+      continue;
+    const DeviceGrant device{slot.index, need.share, need.bytes};
+    ranked.emplace_back(cost_of({{&pool, {device}}, {}, {}}, claim), slot.index, device);
+  }
+  std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
+    return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
+  });
+  for (std::size_t i = 0; i < device_count(request); ++i)
+    place.at.devices.push_back(std::get<2>(ranked[i]));
+  const auto cost = cost_of(place, claim);
+  return std::pair{cost, std::move(place)};
+}
+
+} // namespace
+
+Ledger::Lens Ledger::binding(QueueKey key) const {
   Lens lens;
   for (const auto& [priority, claim] : claims_)
     if (claim.reservation && claim.holder < key)
@@ -32,8 +83,7 @@ Ledger::Impl::Lens Ledger::Impl::binding(QueueKey key) const {
 // Visits, in each priority, the oldest blocked entry for which a place can be reserved: none without room in its
 // owner's quota, because a place is of no use to it.
 template <class Visit>
-void Ledger::Impl::for_each_oldest(Visit visit) {
-  constexpr auto last = std::numeric_limits<std::uint64_t>::max();
+void Ledger::for_each_oldest(Visit visit) {
   std::map<int, QueueKey, std::greater<>> oldest;
   const auto& heads = queue_.heads();
   for (auto it = heads.begin(); it != heads.end();) {
@@ -42,7 +92,7 @@ void Ledger::Impl::for_each_oldest(Visit visit) {
       ++it;
     if (it != heads.end() && it->first.priority == priority)
       oldest.emplace(priority, it->first);
-    it = heads.upper_bound(QueueKey{priority, last});
+    it = heads.upper_bound(QueueKey::last_of(priority));
   }
   const auto& wakes = queue_.wakes();
   for (const auto& [owner, shapes] : wakes.owned()) {
@@ -52,7 +102,7 @@ void Ledger::Impl::for_each_oldest(Visit visit) {
       if (shape->prospect.reservable) {
         const auto [it, added] = oldest.emplace(key.priority, key);
         it->second = std::min(it->second, key);
-        behind.age = last;
+        behind = QueueKey::last_of(key.priority);
       }
       std::tie(key, shape) = wakes.next_of(owner, &behind, room);
     }
@@ -61,7 +111,7 @@ void Ledger::Impl::for_each_oldest(Visit visit) {
     visit(*queue_.find(key));
 }
 
-Ledger::Impl::Claim& Ledger::Impl::claim_of(const Entry& entry) {
+Ledger::Claim& Ledger::claim_of(const Entry& entry) {
   auto& claim = claims_[entry.key.priority];
   if (claim.holder != entry.key) {
     end_reservation(claim);
@@ -70,8 +120,7 @@ Ledger::Impl::Claim& Ledger::Impl::claim_of(const Entry& entry) {
   return claim;
 }
 
-// Drops the claims of entries that are no longer the oldest.
-void Ledger::Impl::sync_claims() {
+void Ledger::sync_claims() {
   if (claims_.empty())
     return;
   std::set<QueueKey> oldest;
@@ -86,7 +135,7 @@ void Ledger::Impl::sync_claims() {
   }
 }
 
-void Ledger::Impl::end_reservation(Claim& claim) {
+void Ledger::end_reservation(Claim& claim) {
   if (!claim.reservation)
     return;
   for (const auto& place : claim.reservation->places)
@@ -94,7 +143,7 @@ void Ledger::Impl::end_reservation(Claim& claim) {
   claim.reservation.reset();
 }
 
-bool Ledger::Impl::could_have_used(const ShapeKey& key, const Fit& granted) const {
+bool Ledger::could_have_used(const ShapeKey& key, const Fit& granted) const {
   const auto& node = *granted.pool->node;
   const auto could = [&](const ResourceRequest& request) {
     if (!admits(node, request))
@@ -102,7 +151,7 @@ bool Ledger::Impl::could_have_used(const ShapeKey& key, const Fit& granted) cons
     return !wants_devices(request)
            || std::any_of(granted.devices.begin(), granted.devices.end(), [&](const DeviceGrant& device) {
                 const auto& spec = node.spec.devices[static_cast<std::size_t>(device.index)];
-                return request.accelerator_type.empty() || spec.accelerator_type == request.accelerator_type;
+                return is_of_type(spec.accelerator_type, request.accelerator_type);
               });
   };
   if (key.is_group())
@@ -115,7 +164,7 @@ bool Ledger::Impl::could_have_used(const ShapeKey& key, const Fit& granted) cons
          });
 }
 
-void Ledger::Impl::count_pass(QueueKey key, const Fit& granted) {
+void Ledger::count_pass(QueueKey key, const Fit& granted) {
   for_each_oldest([&](const Entry& entry) {
     if (!(entry.key < key) || !could_have_used(*entry.shape->key, granted))
       return;
@@ -125,7 +174,7 @@ void Ledger::Impl::count_pass(QueueKey key, const Fit& granted) {
   });
 }
 
-bool Ledger::Impl::expire_reservations() {
+bool Ledger::expire_reservations() {
   bool any = false;
   for (auto& [priority, claim] : claims_) {
     if (!claim.reservation || claim.reservation->until > now_)
@@ -134,37 +183,35 @@ bool Ledger::Impl::expire_reservations() {
       for (const auto& device : place.at.devices)
         ++claim.vain[{place.at.pool->id, device.index}];
     end_reservation(claim);
-    claim.since = now_;
-    claim.passes = 0;
+    claim.count_anew(now_);
     any = true;
   }
   return any;
 }
 
-void Ledger::Impl::make_due_reservations() {
+void Ledger::make_due_reservations() {
   for_each_oldest([&](const Entry& entry) {
     if (const auto& claim = claim_of(entry); !claim.reservation && now_ - claim.since >= options_.reservation_after)
       reserve(entry);
   });
 }
 
-void Ledger::Impl::reserve(const Entry& entry) {
+void Ledger::reserve(const Entry& entry) {
   auto& claim = claim_of(entry);
   auto places = choose_target(entry, claim);
   if (places.empty()) {
     // Every suitable place is reserved for others: tries again after the same time.
-    claim.since = now_;
-    claim.passes = 0;
+    claim.count_anew(now_);
     return;
   }
-  claim.reservation =
-      Reservation{std::move(places), deadline_after(now_, options_.reservation_for), entry.shape->key->request.group};
+  claim.reservation = ledger_detail::Reservation{std::move(places), deadline_after(now_, options_.reservation_for),
+                                                 entry.shape->key->request.group};
 }
 
-Ledger::Impl::Lens Ledger::Impl::target_lens(const Entry& entry) const {
+Ledger::Lens Ledger::target_lens(const Entry& entry) const {
   auto lens = binding(entry.key);
   lens.amount = Lens::Amount::all;
-  has_room(entry.shape->key->request.owner, 0, lens);
+  lens.limit_share(quotas_.room_of(entry.shape->key->request.owner));
   for (const auto& hold : kept_holds(entry.shape->key->keeper))
     lens.holds.push_back(hold);
   if (const auto parent = entry.shape->key->request.parent)
@@ -173,79 +220,41 @@ Ledger::Impl::Lens Ledger::Impl::target_lens(const Entry& entry) const {
   return lens;
 }
 
-std::vector<Ledger::Impl::Place> Ledger::Impl::choose_target(const Entry& entry, const Claim& claim) {
+std::vector<Ledger::ReservedPlace> Ledger::choose_target(const Entry& entry, const Claim& claim) {
   const auto lens = target_lens(entry);
   const auto& key = *entry.shape->key;
   if (key.is_group()) {
-    std::vector<Place> places;
+    std::vector<ReservedPlace> places;
     auto found = place_group(table_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
     // What was found may take more of a quota than there is: to hold it back would help nobody.
-    if (found && charge_of(*found) <= quotas_.room_of(key.request.owner))
+    if (found && ledger_detail::charge_of(*found) <= quotas_.room_of(key.request.owner))
       for (std::size_t i = 0; i < found->size(); ++i)
         places.push_back({std::move((*found)[i]), key.bundles[i].cpus, key.bundles[i].resources});
     return places;
   }
   const auto& request = key.request;
-  std::optional<std::pair<Cost, Place>> best;
+  std::optional<std::pair<Cost, ReservedPlace>> best;
   const auto consider = [&](Pool& pool) {
     if (auto place = best_place_in(pool, request, claim, lens); place && (!best || place->first < best->first))
       best = std::move(place);
   };
   if (request.group) {
     for (auto& bundle : groups_.at(request.group).bundles)
-      if (request.bundle == -1 || request.bundle == bundle.grant.bundle)
+      if (bundle.serves(request))
         consider(*bundle.pool);
   } else {
-    for (const auto& [name, node] : table_.nodes())
+    for (auto& [name, node] : table_.nodes())
       if (node.takes_leases())
-        consider(table_.find(name)->pool);
+        consider(node.pool);
   }
   if (!best)
     return {};
   return {std::move(best->second)};
 }
 
-std::optional<std::pair<Ledger::Impl::Cost, Ledger::Impl::Place>>
-Ledger::Impl::best_place_in(Pool& pool, const ResourceRequest& request, const Claim& claim, const Lens& lens) const {
-  if (!place_in(pool, request, lens))
-    return std::nullopt;
-  Place place{{&pool, {}}, request.cpus, request.resources};
-  // Ranks the devices individually: the cheapest first, ties by index.
-  std::vector<std::tuple<Cost, int, DeviceGrant>> ranked;
-  for (const auto& slot : pool.slots) {
-    const auto& spec = pool.node->device(slot);
-    const auto need = need_on(request, spec.memory_bytes);
-    if (!wants_devices(request) || !slot.ok || !fits(pool, slot, need, lens)
-        || (!request.accelerator_type.empty() && spec.accelerator_type != request.accelerator_type))
-      continue;
-    const DeviceGrant device{slot.index, need.share, need.bytes};
-    ranked.emplace_back(cost_of({{&pool, {device}}, {}, {}}, claim), slot.index, device);
-  }
-  std::sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
-    return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
-  });
-  for (std::size_t i = 0; i < device_count(request); ++i)
-    place.at.devices.push_back(std::get<2>(ranked[i]));
-  const auto cost = cost_of(place, claim);
-  return std::pair{cost, std::move(place)};
-}
-
-Ledger::Impl::Cost Ledger::Impl::cost_of(const Place& place, const Claim& claim) const {
-  const auto& pool = *place.at.pool;
-  Cost cost;
-  if (place.at.devices.empty())
-    cost.second = std::max(place.cpus - pool.free_cpus, Share{}).units();
-  for (const auto& device : place.at.devices) {
-    const auto vain = claim.vain.find({pool.id, device.index});
-    cost.first += vain == claim.vain.end() ? 0 : vain->second;
-    cost.second += std::max(device.share - pool.slot(device.index)->free_share, Share{}).units();
-  }
-  return cost;
-}
-
-void Ledger::Impl::move_reservations() {
-  const auto freed = std::exchange(freed_, {});
-  if (freed.empty())
+void Ledger::move_reservations() {
+  const auto given_back = std::exchange(given_back_, {});
+  if (given_back.empty())
     return;
   // In the order of the queue: the claim of a higher priority chooses first.
   for (auto it = claims_.rbegin(); it != claims_.rend(); ++it) {
@@ -255,35 +264,33 @@ void Ledger::Impl::move_reservations() {
     if (!claim.reservation || key.is_group())
       continue;
     const auto lens = target_lens(entry);
-    for (auto* pool : freed) {
-      const bool is_bundle = pool != &pool->node->pool;
-      const auto& request = key.request;
-      if (is_bundle != static_cast<bool>(request.group) || (!is_bundle && !pool->node->takes_leases()))
+    auto& place = claim.reservation->places.front();
+    for (auto* pool : given_back) {
+      if (!may_draw_from(*pool, key.request))
         continue;
-      if (is_bundle) {
-        const auto& bundles = groups_.at(request.group).bundles;
-        if (std::none_of(bundles.begin(), bundles.end(), [&](const Bundle& bundle) {
-              return bundle.pool.get() == pool && (request.bundle == -1 || request.bundle == bundle.grant.bundle);
-            }))
-          continue;
-      }
-      auto& place = claim.reservation->places.front();
-      if (auto other = best_place_in(*pool, request, claim, lens); other && other->first < cost_of(place, claim)) {
-        note_freed(*place.at.pool, request.group);
+      if (auto other = best_place_in(*pool, key.request, claim, lens); other && other->first < cost_of(place, claim)) {
+        note_freed(*place.at.pool, key.request.group);
         place = std::move(other->second);
       }
     }
   }
 }
 
-void Ledger::Impl::drop_reservations_on(const Node& node) {
+bool Ledger::may_draw_from(const Pool& pool, const ResourceRequest& request) const {
+  if (!request.group)
+    return &pool == &pool.node->pool && pool.node->takes_leases();
+  const auto& bundles = groups_.at(request.group).bundles;
+  return std::any_of(bundles.begin(), bundles.end(),
+                     [&](const Bundle& bundle) { return bundle.pool.get() == &pool && bundle.serves(request); });
+}
+
+void Ledger::drop_reservations_on(const Node& node) {
   for (auto& [priority, claim] : claims_)
     if (claim.reservation
         && std::any_of(claim.reservation->places.begin(), claim.reservation->places.end(),
-                       [&](const Place& place) { return place.at.pool->node == &node; })) {
+                       [&](const ReservedPlace& place) { return place.at.pool->node == &node; })) {
       end_reservation(claim);
-      claim.since = now_;
-      claim.passes = 0;
+      claim.count_anew(now_);
     }
 }
 

@@ -1,7 +1,7 @@
 // Rebuilding a ledger: restores known leases and groups in their places; also pause, resume and expected nodes.
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/ledger/check.hpp>
-#include <gpuactors/ledger/impl.hpp>
+#include <gpuactors/ledger/ledger.hpp>
 
 #include <fmt/format.h>
 
@@ -67,8 +67,7 @@ std::string name_of(const Lease& lease) {
 
 } // namespace
 
-// Returns the source of the lease's resources: the lent pool of another lease, a bundle, or its node.
-Result<Ledger::Impl::Pool*> Ledger::Impl::source_of(const Lease& lease) {
+Result<Ledger::Pool*> Ledger::source_of(const Lease& lease) {
   Pool* pool = nullptr;
   if (lease.parent) {
     const auto it = records_.find(lease.parent);
@@ -97,7 +96,11 @@ Result<Ledger::Impl::Pool*> Ledger::Impl::source_of(const Lease& lease) {
   return pool;
 }
 
-Ledger::Events Ledger::Impl::resume(TimePoint now) {
+void Ledger::pause() {
+  paused_ = true;
+}
+
+Ledger::Events Ledger::resume(TimePoint now) {
   paused_ = false;
   Events events;
   pass_time(now, events);
@@ -105,7 +108,7 @@ Ledger::Events Ledger::Impl::resume(TimePoint now) {
   return events;
 }
 
-Ledger::Events Ledger::Impl::expect_nodes(bool expected, TimePoint now) {
+Ledger::Events Ledger::expect_nodes(bool expected, TimePoint now) {
   expecting_ = expected;
   recheck_due_ = recheck_due_ || !expected;
   Events events;
@@ -120,7 +123,7 @@ Ledger::Events Ledger::Impl::expect_nodes(bool expected, TimePoint now) {
   return events;
 }
 
-Result<void> Ledger::Impl::restore(Lease lease) {
+Result<void> Ledger::restore(Lease lease) {
   if (!lease.id || !lease.request)
     return fail(Errc::invalid_argument, "a lease to restore needs its id and that of its request");
   if (records_.count(lease.id) > 0 || remains_.count(lease.id) > 0)
@@ -136,38 +139,26 @@ Result<void> Ledger::Impl::restore(Lease lease) {
     lease.asked_by = lease.parent;
   GPUACTORS_LET(source, source_of(lease));
   GPUACTORS_TRY(check_room(*source, lease.devices, lease.cpus, lease.resources, name_of(lease)));
-  table_.take(*source, lease.devices, lease.cpus, lease.resources);
-  next_lease_ = std::max(next_lease_, lease.id.value());
-  epoch_ = std::max(epoch_, lease.epoch);
-  holders_.emplace(lease.request, lease.id);
-  if (lease.parent)
-    ++records_.at(lease.parent).lent_out;
-  else if (lease.group)
-    groups_.at(lease.group).leases.insert(lease.id);
-  auto& record = records_[lease.id];
-  record.source = source;
-  record.lease = std::move(lease);
-  if (counts(record.lease))
-    charge(record.lease.owner, record.lease.devices);
+  last_lease_ = std::max(last_lease_, lease.id.value());
+  last_epoch_ = std::max(last_epoch_, lease.epoch);
+  record_lease(std::move(lease), *source);
   return {};
 }
 
-Result<void> Ledger::Impl::restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles,
-                                         TimePoint now) {
+Result<void> Ledger::restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now) {
   const auto what = fmt::format("placement group {}", id.value());
   if (!id)
     return fail(Errc::invalid_argument, "a group needs an id other than 0");
   GPUACTORS_TRY(validate(request));
   if (groups_.count(id) > 0)
     return fail(Errc::already_exists, what + " is already there");
-  Group group;
+  GroupRecord group;
   group.key = queue_.next_key(request.priority);
   group.request = std::move(request);
   const auto put_back = [&](BundleGrant& bundle) -> Result<void> {
     const auto at = fmt::format("bundle {} of {}", bundle.bundle, what);
-    if (bundle.bundle < 0 || bundle.bundle >= static_cast<int>(group.request.bundles.size()))
-      return fail(Errc::invalid_argument,
-                  fmt::format("{}: it has bundles 0 to {}", at, group.request.bundles.size() - 1));
+    if (bundle.bundle < 0 || bundle.bundle >= group.bundle_count())
+      return fail(Errc::invalid_argument, fmt::format("{}: it has bundles 0 to {}", at, group.bundle_count() - 1));
     if (!group.lacks(bundle.bundle))
       return fail(Errc::invalid_argument, at + " is named twice");
     auto* node = table_.find(bundle.node);
@@ -187,12 +178,12 @@ Result<void> Ledger::Impl::restore_group(GroupId id, GroupRequest request, std::
   now_ = std::max(now_, now);
   group.placed = !group.bundles.empty();
   if (group.placed && group.request.shrinks)
-    for (int number = 0; number < static_cast<int>(group.request.bundles.size()); ++number)
+    for (int number = 0; number < group.bundle_count(); ++number)
       if (group.lacks(number))
         group.gone.insert(number);
   auto& kept = groups_.emplace(id, std::move(group)).first->second;
-  if (kept.lacks(-1)) {
-    enqueue_group(id, kept, prospect_of(shape_of_group(id, kept)));
+  if (kept.lacks_any()) {
+    enqueue_group(id, kept, prospect_of(shape_key_of(id, kept)));
     serve_due_ = recheck_due_ = true;
   }
   return {};

@@ -1,12 +1,12 @@
 // Serving the queue: grants freed resources to waiting requests, and refuses those that can no longer be satisfied.
-#include <gpuactors/ledger/impl.hpp>
+#include <gpuactors/ledger/ledger.hpp>
 
 #include <algorithm>
 #include <utility>
 
 namespace gpuactors {
 
-void Ledger::Impl::pump(Events& events) {
+void Ledger::pump(Events& events) {
   if (paused_)
     return;
   // What uses up a quota ends the reservation of another request of that owner, whose place others can use then.
@@ -19,11 +19,11 @@ void Ledger::Impl::pump(Events& events) {
 // Grants the requests that fit, in the order of the queue. One pass suffices because a grant only takes resources. The
 // exception is a group's grant, which makes room for requests waiting for that group anywhere in the queue: then the
 // pass is repeated.
-void Ledger::Impl::serve_queue(Events& events) {
-  while (recheck_due_ || !left_.empty() || !shrunk_.empty()) {
+void Ledger::serve_queue(Events& events) {
+  while (recheck_due_ || !left_bundles_.empty() || !shrunk_.empty()) {
     shrink_groups(events);
     if (std::exchange(recheck_due_, false))
-      recheck([](const ShapeKey&) { return true; }, events);
+      recheck({}, events);
   }
   sync_claims();
   move_reservations();
@@ -35,7 +35,7 @@ void Ledger::Impl::serve_queue(Events& events) {
       // All reservations that bind `last` also bind the shapes behind it, so this lens skips no shape that could be
       // served.
       const auto lens = last ? binding(*last) : Lens{};
-      const auto [key, shape] = queue_.wakes().next(last ? &*last : nullptr, table_, changed_, grown_, lens, quotas_);
+      const auto [key, shape] = queue_.wakes().next(last ? &*last : nullptr, table_, freed_, grown_, lens, quotas_);
       if (shape == nullptr)
         break;
       const bool is_group = shape->key->is_group();
@@ -43,22 +43,34 @@ void Ledger::Impl::serve_queue(Events& events) {
       last = key;
     }
   }
-  changed_.clear();
+  freed_.clear();
   grown_.clear();
 }
 
-void Ledger::Impl::note_freed(Pool& pool, GroupId group) {
+void Ledger::note_freed(Pool& pool, GroupId group) {
   // An empty queue has nobody to wake.
   if (!queue_.entries().empty())
-    changed_.emplace(&pool, group);
+    freed_.emplace(&pool, group);
 }
 
-void Ledger::Impl::forget_pool(const Pool& pool) {
-  changed_.erase(&pool);
-  freed_.erase(std::remove(freed_.begin(), freed_.end(), &pool), freed_.end());
+void Ledger::note_given_back(Pool& pool, GroupId group) {
+  note_freed(pool, group);
+  if (!claims_.empty())
+    given_back_.push_back(&pool);
 }
 
-bool Ledger::Impl::grant_head(QueueKey key, Shape& shape, Events& events) {
+void Ledger::forget_pool(const Pool& pool) {
+  freed_.erase(&pool);
+  std::erase(given_back_, &pool);
+}
+
+void Ledger::look_at_all() {
+  recheck_due_ = !queue_.entries().empty();
+  for (auto& [name, node] : table_.nodes())
+    note_freed(node.pool, {});
+}
+
+bool Ledger::grant_head(QueueKey key, Shape& shape, Events& events) {
   if (shape.key->is_group()) {
     const auto id = queue_.find(key)->group;
     return try_grant_group(id, groups_.at(id), events);
@@ -74,7 +86,7 @@ bool Ledger::Impl::grant_head(QueueKey key, Shape& shape, Events& events) {
   return true;
 }
 
-Ledger::Impl::Entry Ledger::Impl::leave_queue(QueueKey key) {
+Ledger::Entry Ledger::leave_queue(QueueKey key) {
   const auto& request = queue_.find(key)->shape->key->request;
   if (const auto it = waiting_children_.find(request.parent); it != waiting_children_.end() && --it->second == 0)
     waiting_children_.erase(it);
@@ -87,28 +99,25 @@ Ledger::Impl::Entry Ledger::Impl::leave_queue(QueueKey key) {
   return queue_.remove(key);
 }
 
-void Ledger::Impl::refuse_entry(QueueKey key, Event::Kind kind, Errc code, std::string reason, Events& events) {
+void Ledger::refuse_entry(QueueKey key, Event::Kind kind, Errc code, std::string reason, Events& events) {
   const auto entry = leave_queue(key);
   events.push_back(Event{kind, entry.request, entry.group, std::nullopt, {}, code, std::move(reason)});
   if (entry.group)
     end_group(groups_.find(entry.group), "its placement group could not be placed", events);
 }
 
-template <class Which>
-void Ledger::Impl::recheck(Which which, Events& events) {
+void Ledger::recheck(GroupId group, Events& events) {
   std::vector<QueueKey> in_vain;
-  for (auto& [kind, shape] : queue_.shapes()) {
-    const auto& key = kind;
-    if (!which(key))
+  for (auto& [key, shape] : queue_.shapes()) {
+    if (group && key.request.group != group)
       continue;
     const auto prospect = prospect_of(key);
     queue_.set_prospect(shape, prospect);
-    if (!prospect.needs_new_node())
-      continue;
-    shape.ages.for_each([&](std::uint64_t age) {
-      if (const QueueKey at{key.request.priority, age}; !queue_.find(at)->wait_for_nodes && !expecting_)
-        in_vain.push_back(at);
-    });
+    if (prospect.needs_new_node() && !expecting_)
+      shape.for_each_entry([&](QueueKey at) {
+        if (!queue_.find(at)->wait_for_nodes)
+          in_vain.push_back(at);
+      });
   }
   std::sort(in_vain.begin(), in_vain.end());
   bool ended_group = false;
@@ -121,10 +130,6 @@ void Ledger::Impl::recheck(Which which, Events& events) {
     const auto error = infeasible(*entry->shape->key);
     refuse_entry(key, Event::Kind::infeasible, error.code(), error.message(), events);
   }
-}
-
-void Ledger::Impl::recheck_group(GroupId id, Events& events) {
-  recheck([id](const ShapeKey& key) { return key.request.group == id; }, events);
 }
 
 } // namespace gpuactors

@@ -40,7 +40,7 @@ struct DeviceView {
   std::uint64_t free_memory_bytes = 0;
   /// Leases that use the device, oldest first, including leases lent by others or drawn from bundles.
   std::vector<LeaseId> leases;
-  /// Fit groups that have a bundle on the device, oldest first.
+  /// Placement groups that have a bundle on the device, oldest first.
   std::vector<GroupId> groups;
 };
 

@@ -1,5 +1,5 @@
 // Views: copies of the ledger's state.
-#include <gpuactors/ledger/impl.hpp>
+#include <gpuactors/ledger/ledger.hpp>
 
 #include <limits>
 
@@ -32,7 +32,7 @@ void add_group(NodeView& view, const BundleGrant& bundle, GroupId id) {
 
 } // namespace
 
-std::vector<NodeView> Ledger::Impl::nodes() const {
+std::vector<NodeView> Ledger::nodes() const {
   std::vector<NodeView> views;
   std::map<std::string_view, std::size_t> at;
   for (const auto& [name, node] : table_.nodes()) {
@@ -49,7 +49,7 @@ std::vector<NodeView> Ledger::Impl::nodes() const {
   return views;
 }
 
-std::optional<NodeView> Ledger::Impl::node(std::string_view name) const {
+std::optional<NodeView> Ledger::node(std::string_view name) const {
   const auto* node = table_.find(name);
   if (node == nullptr)
     return std::nullopt;
@@ -65,7 +65,7 @@ std::optional<NodeView> Ledger::Impl::node(std::string_view name) const {
   return view;
 }
 
-std::vector<Lease> Ledger::Impl::leases() const {
+std::vector<Lease> Ledger::leases() const {
   std::vector<Lease> leases;
   for (const auto& [id, record] : records_)
     if (!record.ended)
@@ -73,12 +73,12 @@ std::vector<Lease> Ledger::Impl::leases() const {
   return leases;
 }
 
-const Lease* Ledger::Impl::find_lease(LeaseId id) const {
+const Lease* Ledger::find_lease(LeaseId id) const {
   const auto* record = live(id);
   return record == nullptr ? nullptr : &record->lease;
 }
 
-std::vector<Lease> Ledger::Impl::remains() const {
+std::vector<Lease> Ledger::remains() const {
   std::vector<Lease> remains;
   for (const auto& [id, rest] : remains_)
     remains.push_back(rest);
@@ -88,19 +88,19 @@ std::vector<Lease> Ledger::Impl::remains() const {
   return remains;
 }
 
-const Lease* Ledger::Impl::find_remains(LeaseId id) const {
+const Lease* Ledger::find_remains(LeaseId id) const {
   if (const auto it = remains_.find(id); it != remains_.end())
     return &it->second;
   const auto it = records_.find(id);
   return it != records_.end() && it->second.holder_stays ? &it->second.lease : nullptr;
 }
 
-const Lease* Ledger::Impl::lease_of(RequestId id) const {
+const Lease* Ledger::lease_of(RequestId id) const {
   const auto it = holders_.find(id);
   return it == holders_.end() ? nullptr : find_lease(it->second);
 }
 
-std::vector<BundleGrant> Ledger::Impl::bundles_of(GroupId id) const {
+std::vector<BundleGrant> Ledger::bundles_of(GroupId id) const {
   std::vector<BundleGrant> bundles;
   if (const auto it = groups_.find(id); it != groups_.end())
     for (const auto& bundle : it->second.bundles)
@@ -108,8 +108,20 @@ std::vector<BundleGrant> Ledger::Impl::bundles_of(GroupId id) const {
   return bundles;
 }
 
-void Ledger::Impl::for_each_pending(std::size_t most_reasons,
-                                    const std::function<bool(const PendingView&)>& visit) const {
+bool Ledger::is_pending(RequestId id) const {
+  return queue_.find(id) != nullptr;
+}
+
+std::size_t Ledger::pending_count() const {
+  return queue_.entries().size();
+}
+
+bool Ledger::could_be_served(RequestId id) const {
+  const auto* entry = queue_.find(id);
+  return entry != nullptr && entry->shape->prospect.feasible && !over_quota(id);
+}
+
+void Ledger::for_each_pending(std::size_t most_reasons, const std::function<bool(const PendingView&)>& visit) const {
   std::map<const Shape*, std::string> reasons;
   for (const auto& [key, entry] : queue_.entries()) {
     auto reason = reasons.find(entry.shape);
@@ -121,7 +133,7 @@ void Ledger::Impl::for_each_pending(std::size_t most_reasons,
   }
 }
 
-std::vector<PendingView> Ledger::Impl::pending() const {
+std::vector<PendingView> Ledger::pending() const {
   std::vector<PendingView> views;
   for_each_pending(std::numeric_limits<std::size_t>::max(), [&](const PendingView& view) {
     views.push_back(view);
@@ -130,7 +142,7 @@ std::vector<PendingView> Ledger::Impl::pending() const {
   return views;
 }
 
-std::vector<ReservationView> Ledger::Impl::reservations() const {
+std::vector<ReservationView> Ledger::reservations() const {
   std::vector<ReservationView> views;
   for (const auto& [priority, claim] : claims_) {
     if (!claim.reservation)

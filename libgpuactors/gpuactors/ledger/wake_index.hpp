@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,11 @@ namespace gpuactors::ledger_detail {
 struct QueueKey {
   int priority = 0;
   std::uint64_t age = 0;
+
+  /// Returns a position behind all of this priority.
+  [[nodiscard]] static QueueKey last_of(int priority) {
+    return {priority, std::numeric_limits<std::uint64_t>::max()};
+  }
 
   friend bool operator==(QueueKey, QueueKey) = default;
 

@@ -167,7 +167,7 @@ Amounts Wakes::limits_in(const Pool& pool, const Class& of, const Lens& lens, co
   else
     for (const auto& slot : pool.slots) {
       const auto& spec = pool.node->device(slot);
-      if (!slot.ok || (!of.accelerator_type.empty() && spec.accelerator_type != of.accelerator_type))
+      if (!slot.ok || !is_of_type(spec.accelerator_type, of.accelerator_type))
         continue;
       const auto share = lens.share(pool, slot);
       auto free_bytes = lens.bytes(pool, slot);

@@ -117,7 +117,7 @@ void ScenarioWriter::add_node(const NodeSpec& node, TimePoint now) {
   step("add_node", to_json(node).dump());
 }
 
-void ScenarioWriter::fail_device(const std::string& node, int index, Holders holders, TimePoint now) {
+void ScenarioWriter::fail_device(std::string_view node, int index, Holders holders, TimePoint now) {
   pass_time(now);
   Json json{{"node", node}, {"index", index}};
   if (holders == Holders::stay)
@@ -125,17 +125,17 @@ void ScenarioWriter::fail_device(const std::string& node, int index, Holders hol
   step("fail_device", json.dump());
 }
 
-void ScenarioWriter::drain_node(const std::string& node, TimePoint now) {
+void ScenarioWriter::drain_node(std::string_view node, TimePoint now) {
   pass_time(now);
   step("drain_node", Json{{"name", node}}.dump());
 }
 
-void ScenarioWriter::undrain_node(const std::string& node, TimePoint now) {
+void ScenarioWriter::undrain_node(std::string_view node, TimePoint now) {
   pass_time(now);
   step("undrain_node", Json{{"name", node}}.dump());
 }
 
-void ScenarioWriter::set_types(const std::string& node, const std::optional<std::vector<std::string>>& types,
+void ScenarioWriter::set_types(std::string_view node, const std::optional<std::vector<std::string>>& types,
                                TimePoint now) {
   pass_time(now);
   Json json{{"name", node}};
@@ -144,7 +144,7 @@ void ScenarioWriter::set_types(const std::string& node, const std::optional<std:
   step("set_types", json.dump());
 }
 
-void ScenarioWriter::set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now) {
+void ScenarioWriter::set_quota(std::string_view owner, std::optional<Share> limit, TimePoint now) {
   pass_time(now);
   Json json{{"owner", owner}};
   if (limit)
@@ -180,7 +180,7 @@ void ScenarioWriter::release_group(GroupId id, TimePoint now) {
     step("release_group", Json{{"id", known->second}}.dump());
 }
 
-void ScenarioWriter::submit(RequestId id, const ResourceRequest& request, const std::string& type, RequestId parent,
+void ScenarioWriter::submit(RequestId id, const ResourceRequest& request, std::string_view type, RequestId parent,
                             TimePoint now) {
   pass_time(now);
   auto name = fmt::format("{}#{}", request.name, id.value());

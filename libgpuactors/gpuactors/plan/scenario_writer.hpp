@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpuactors {
@@ -28,16 +29,16 @@ public:
   ScenarioWriter& operator=(const ScenarioWriter&) = delete;
 
   void add_node(const NodeSpec& node, TimePoint now);
-  void fail_device(const std::string& node, int index, Holders holders, TimePoint now);
+  void fail_device(std::string_view node, int index, Holders holders, TimePoint now);
 
   /// @param type the name of `request.type`; empty without one.
   /// @param parent the request that holds the lease `request.parent`; empty without a parent.
-  void submit(RequestId id, const ResourceRequest& request, const std::string& type, RequestId parent, TimePoint now);
+  void submit(RequestId id, const ResourceRequest& request, std::string_view type, RequestId parent, TimePoint now);
 
-  void drain_node(const std::string& node, TimePoint now);
-  void undrain_node(const std::string& node, TimePoint now);
-  void set_types(const std::string& node, const std::optional<std::vector<std::string>>& types, TimePoint now);
-  void set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now);
+  void drain_node(std::string_view node, TimePoint now);
+  void undrain_node(std::string_view node, TimePoint now);
+  void set_types(std::string_view node, const std::optional<std::vector<std::string>>& types, TimePoint now);
+  void set_quota(std::string_view owner, std::optional<Share> limit, TimePoint now);
   void submit_group(GroupId id, const GroupRequest& request, TimePoint now);
   void release_group(GroupId id, TimePoint now);
 

@@ -5,7 +5,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <random>
+#include <utility>
+#include <vector>
 
 namespace gpuactors {
 
@@ -87,9 +90,14 @@ Result<RequestPort::Ticket> RequestPort::add(std::shared_ptr<PendingReply> pendi
         --table_->count;
       return fail(cluster_closed());
     }
-    if (ticket == 0 || shard.entries.count(ticket) > 0)
+    if (ticket == 0)
       continue;
-    shard.entries.emplace(ticket, Entry{std::move(pending), caf::actor_cast<caf::actor_addr>(to), deadline});
+    const auto [entry, is_new] =
+        shard.entries.try_emplace(ticket, std::move(pending), caf::actor_cast<caf::actor_addr>(to), deadline, ticket);
+    if (!is_new)
+      continue; // and `pending` is still here
+    if (to != nullptr)
+      shard.by_receiver.add(to.get(), entry->second);
     if (deadline != never)
       shard.deadlines.emplace(deadline, ticket);
     entered = true;
@@ -168,6 +176,7 @@ void RequestPort::close() {
     {
       const std::lock_guard lock{shard.mutex};
       entries.swap(shard.entries);
+      shard.by_receiver.clear();
       shard.deadlines.clear();
     }
     for (auto& [ticket, entry] : entries) {
@@ -200,6 +209,7 @@ std::shared_ptr<PendingReply> RequestPort::Table::take(Ticket ticket) {
         break;
       }
   }
+  detail::ReceiverLists::remove(found->second);
   from.entries.erase(found);
   if (reply->counts())
     --count;
@@ -249,18 +259,19 @@ void RequestPort::Table::receive(caf::mailbox_element& element) {
 }
 
 void RequestPort::Table::fail_receiver(const caf::actor_addr& receiver, const Error& error) {
+  std::vector<Ticket> tickets;
   for (auto& shard : shards) {
-    std::vector<Ticket> tickets;
-    {
-      const std::lock_guard lock{shard.mutex};
-      for (const auto& [ticket, entry] : shard.entries)
-        if (entry.receiver == receiver)
-          tickets.push_back(ticket);
-    }
-    for (const auto ticket : tickets)
-      if (auto reply = take(ticket))
-        reply->on_error(as_known(*reply, error));
+    const std::lock_guard lock{shard.mutex};
+    shard.by_receiver.each(receiver.get(), [&](const detail::ReceiverLink& link) {
+      if (const auto& entry = static_cast<const Entry&>(link); entry.receiver == receiver)
+        tickets.push_back(entry.ticket);
+    });
   }
+  // What is made again for this error comes in the order in which it was made.
+  std::sort(tickets.begin(), tickets.end());
+  for (const auto ticket : tickets)
+    if (auto reply = take(ticket))
+      reply->on_error(as_known(*reply, error));
 }
 
 void RequestPort::Table::visit(const std::function<void()>& function) {

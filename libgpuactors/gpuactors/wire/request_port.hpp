@@ -1,8 +1,9 @@
 // RequestPort: sends requests from any thread and ensures that each one is answered exactly once: by the reply, by an
-// error, by its deadline, or because its receiver died (G6). The library keeps this table of pending calls itself
-// because CAF's remoting silently drops requests to dead peers.
+// error, by its deadline, or because its receiver died. The library keeps this table of pending calls itself because
+// CAF's remoting silently drops requests to dead peers.
 #pragma once
 
+#include <gpuactors/wire/detail/receiver_lists.hpp>
 #include <gpuactors/wire/lanes.hpp>
 #include <gpuactors/wire/messages.hpp>
 #include <gpuactors/wire/pending_reply.hpp>
@@ -124,15 +125,23 @@ public:
   }
 
 private:
-  struct Entry {
+  struct Entry : detail::ReceiverLink {
+    Entry(std::shared_ptr<PendingReply> pending, caf::actor_addr to, TimePoint due, Ticket number)
+      : reply(std::move(pending)), receiver(std::move(to)), deadline(due), ticket(number) {
+      // nop
+    }
+
     std::shared_ptr<PendingReply> reply;
     caf::actor_addr receiver;
     TimePoint deadline;
+    Ticket ticket;
   };
 
   struct Shard {
     mutable std::mutex mutex;
+    /// Entries stay where they are: `by_receiver` points to them.
     std::unordered_map<Ticket, Entry> entries;
+    detail::ReceiverLists by_receiver;
     std::multimap<TimePoint, Ticket> deadlines;
   };
 

@@ -8,6 +8,7 @@
 
 #include <device/fake_cuda/code.hpp>
 #include <device/fake_cuda/driver.hpp>
+#include <device/fake_cuda/events.hpp>
 #include <device/fake_cuda/graphs.hpp>
 #include <device/fake_cuda/green.hpp>
 #include <device/fake_cuda/host_side.hpp>
@@ -56,16 +57,6 @@ thread_local std::vector<CUcontext> current;
 constexpr const char* uuid_format = "GPU-{:02x}112233-4455-6677-8899-aabbccddeeff";
 
 /// The green context in which each event was made; null: the primary one.
-struct EventHomes {
-  std::mutex mutex;
-  std::map<CUevent, const void*> homes;
-};
-
-EventHomes& event_homes() {
-  static auto* one = new EventHomes;
-  return *one;
-}
-
 /// Whether an event must be recorded on streams of its own context. cuda.h says so, and does not say whether a green
 /// context counts as one of its own.
 std::atomic<int> events_stay_home{CUDA_SUCCESS};
@@ -268,6 +259,7 @@ CUresult stream_destroy(CUstream stream) {
   need_no_capture(stream, "cuStreamDestroy");
   (void)looks().settle(stream);
   forget_stream(stream);
+  forget_events_of(stream);
   pass_frees(stream);
   forget_code_of_stream(stream);
   forget_host_functions(stream);
@@ -284,31 +276,32 @@ CUresult stream_synchronize(CUstream stream) {
   return code_of(done ? told : done);
 }
 
+/// A host device leaves its work for a moment to who waits for it, unless it is to tell when that is done. The real one
+/// goes on by itself.
+void let_go_on(CUstream stream) {
+  const auto told = looks().add(stream);
+  (void)machine().backend->notify(handle(stream), [told](Result<void> result) {
+    told->result = std::move(result);
+    told->done = true;
+  });
+}
+
 CUresult stream_query(CUstream stream) {
   need_context("cuStreamQuery");
   need_relaxed("cuStreamQuery");
   need_no_capture(stream, "cuStreamQuery");
   if (const auto sticky = sticky_error(); sticky != CUDA_SUCCESS)
     return sticky;
-  if (const auto told = looks().of(stream)) {
-    if (told->done)
-      pass_frees(stream);
+  // Memory that was freed before may still count as in use: cuda.h names waits only, not looks (cuMemPoolTrimTo).
+  if (const auto told = looks().of(stream))
     return told->done ? code_of(told->result) : CUDA_ERROR_NOT_READY;
-  }
   const auto event = *machine().backend->make_event();
   (void)machine().backend->record(event, handle(stream));
   const bool done = *machine().backend->query(event);
   machine().backend->destroy_event(event);
-  if (done) {
-    pass_frees(stream);
+  if (done)
     return CUDA_SUCCESS;
-  }
-  // A host device leaves its work for a moment to who waits for it, unless it is to tell when that is done.
-  const auto told = looks().add(stream);
-  (void)machine().backend->notify(handle(stream), [told](Result<void> result) {
-    told->result = std::move(result);
-    told->done = true;
-  });
+  let_go_on(stream);
   return CUDA_ERROR_NOT_READY;
 }
 
@@ -323,16 +316,16 @@ CUresult stream_wait_event(CUstream stream, CUevent event, unsigned) {
 CUresult event_create(CUevent* event, unsigned) {
   const auto result = make(event, "cuEventCreate", [] { return machine().backend->make_event(); });
   if (result == CUDA_SUCCESS) {
-    const std::lock_guard guard{event_homes().mutex};
-    event_homes().homes[*event] = current_green();
+    const std::lock_guard guard{events().mutex};
+    events().all[*event] = {current_green(), nullptr, {}};
   }
   return result;
 }
 
 CUresult event_destroy(CUevent event) {
   {
-    const std::lock_guard guard{event_homes().mutex};
-    event_homes().homes.erase(event);
+    const std::lock_guard guard{events().mutex};
+    events().all.erase(event);
   }
   machine().backend->destroy_event({event});
   --live;
@@ -345,11 +338,14 @@ CUresult event_record(CUevent event, CUstream stream) {
   need_no_capture(stream, "cuEventRecord");
   if (const auto result = planned("cuEventRecord"); result != CUDA_SUCCESS)
     return result;
-  if (events_stay_home != CUDA_SUCCESS) {
-    const auto* const home = green_of(stream);
-    const std::lock_guard guard{event_homes().mutex};
-    if (event_homes().homes.at(event) != home)
+  const auto* const home = green_of(stream);
+  {
+    const std::lock_guard guard{events().mutex};
+    auto& recorded = events().all.at(event);
+    if (events_stay_home != CUDA_SUCCESS && recorded.home != home)
       return static_cast<CUresult>(events_stay_home.load());
+    recorded.recorded_on = stream;
+    recorded.recorded_by = std::this_thread::get_id();
   }
   ++records;
   note_more(stream);
@@ -363,6 +359,8 @@ CUresult event_query(CUevent event) {
   if (*machine().backend->query({event}))
     return CUDA_SUCCESS;
   ++vain_queries;
+  if (auto* const on = own_stream_of(event); on != nullptr && looks().of(on) == nullptr)
+    let_go_on(on);
   for (const auto end = Clock::now() + std::chrono::microseconds{200}; slow_queries && Clock::now() < end;)
     std::this_thread::yield();
   return CUDA_ERROR_NOT_READY;
@@ -370,9 +368,12 @@ CUresult event_query(CUevent event) {
 
 CUresult event_synchronize(CUevent event) {
   need_context("cuEventSynchronize");
-  for (;;)
-    if (const auto result = event_query(event); result != CUDA_ERROR_NOT_READY)
-      return result;
+  auto result = event_query(event);
+  while (result == CUDA_ERROR_NOT_READY)
+    result = event_query(event);
+  if (auto* const on = stream_of(event); result == CUDA_SUCCESS && on != nullptr)
+    pass_frees(on);
+  return result;
 }
 
 CUresult launch_host_func(CUstream stream, CUhostFn function, void* data) {

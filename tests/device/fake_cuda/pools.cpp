@@ -45,9 +45,9 @@ std::uint64_t whole_chunks(std::uint64_t bytes) {
   return (bytes + chunk - 1) / chunk * chunk;
 }
 
-/// Gives back what is not in use and above so much.
+/// Gives back what is not in use until no more than so much is left: a chunk that goes across that bound, too.
 void shrink(FakePool& pool, std::uint64_t keep) {
-  pool.reserved = std::max(whole_chunks(pool.used), std::min(pool.reserved, whole_chunks(keep)));
+  pool.reserved = std::max(whole_chunks(pool.used), std::min(pool.reserved, keep / chunk * chunk));
 }
 
 /// With so much more in use.

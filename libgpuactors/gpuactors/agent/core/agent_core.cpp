@@ -208,7 +208,7 @@ void AgentCore::ended(v1::LeaseEnded message) {
     v1::EndLease order;
     order.set_lease(other.value());
     order.set_epoch(leases_.at(other).held.lease().epoch());
-    order.set_grace_ms(std::chrono::milliseconds{limits::stop_grace}.count());
+    order.set_grace_ms(to_milliseconds(limits::stop_grace));
     world_.order(worker.control, order);
     world_.wake(2 * Duration{limits::stop_grace}, AgentWake::lease_end, other.value());
   }

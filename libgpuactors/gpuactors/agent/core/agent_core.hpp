@@ -9,6 +9,7 @@
 #include <gpuactors/agent/core/program_table.hpp>
 #include <gpuactors/agent/core/start_blame.hpp>
 #include <gpuactors/agent/core/usage_reports.hpp>
+#include <gpuactors/agent/last_lines.hpp>
 #include <gpuactors/base/limits.hpp>
 
 #include <deque>
@@ -58,7 +59,8 @@ public:
   /// There is a new connection to the broker; null: the last one is lost.
   void broker_changed(const ContactPtr& broker);
   void worker_lost(std::uint64_t number);
-  void worker_exited(std::uint64_t number, const std::string& text);
+  /// @param text how, as the process table says.
+  void worker_exited(std::uint64_t number, const std::string& text, const LastLines& lines = {});
   void device_failed(const v1::DeviceFault& message);
   void device_used(v1::DeviceUse message);
   /// The workers run these programs from now on, which may be the same ones anew: what runs goes on where it is, and
@@ -109,6 +111,8 @@ private:
     /// The lease that the worker was started for and ends with, after the leases that borrow from it; null for a shared
     /// worker.
     LeaseId owner;
+    /// The same lease, also when the worker no longer ends with it.
+    LeaseId started_for;
     /// Indices of the devices that it serves.
     std::vector<int> devices;
     /// What it runs.
@@ -129,6 +133,7 @@ private:
     bool lost = false;
     /// How it has exited, as the process table says; its last messages may still be on their way.
     std::optional<std::string> exit;
+    LastLines last_lines;
     std::string address;
     std::uint32_t pid = 0;
     /// Why it could not be started.

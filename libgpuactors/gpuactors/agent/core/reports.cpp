@@ -5,16 +5,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace gpuactors {
 
 namespace {
-
-std::int64_t milliseconds(Duration duration) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-}
 
 v1::ActorSaved save_of(const v1::HeldLease& held) {
   v1::ActorSaved save;
@@ -55,8 +50,8 @@ void AgentCore::register_node() {
   if (options_.programs.types())
     *message.mutable_types() = *options_.programs.types();
   message.set_programs(generation_);
-  message.set_heartbeat_ms(milliseconds(options_.heartbeat));
-  message.set_link_timeout_ms(milliseconds(options_.link_timeout));
+  message.set_heartbeat_ms(to_milliseconds(options_.heartbeat));
+  message.set_link_timeout_ms(to_milliseconds(options_.link_timeout));
   message.set_registration(++registration_);
   message.set_release(release);
   if (certificate_)
@@ -119,7 +114,7 @@ void AgentCore::end_all() {
     v1::EndLease order;
     order.set_lease(id.value());
     order.set_epoch(leases_.at(id).held.lease().epoch());
-    order.set_grace_ms(std::chrono::milliseconds{limits::stop_grace}.count());
+    order.set_grace_ms(to_milliseconds(limits::stop_grace));
     end(order);
   }
 }
@@ -135,10 +130,9 @@ void AgentCore::tell_that_it_leaves() {
   // Refused, this node would empty the one that has the name.
   if (!leaves_by_ || !accepted_)
     return;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*leaves_by_ - world_.now()).count();
   v1::DrainNode message;
   message.set_name(options_.node.name());
-  message.set_deadline_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(0, left)));
+  message.set_deadline_ms(to_milliseconds(*leaves_by_ - world_.now()));
   // Orders that the broker sent before it knew have arrived when its answer does.
   world_.ask(broker_, std::move(message), [this](const std::optional<Result<void>>& answer) {
     if (!answer)

@@ -107,7 +107,7 @@ AgentCore::WorkerRecord& AgentCore::start_worker(std::string key, std::vector<v1
   for (const auto& device : devices)
     worker.devices.push_back(device.index());
   if (owner != nullptr)
-    worker.owner = LeaseId{owner->lease().id()};
+    worker.owner = worker.started_for = LeaseId{owner->lease().id()};
   by_key_[std::move(key)] = command.number;
   command.devices = std::move(devices);
   if (auto started = world_.start(command, owner); !started) {
@@ -159,11 +159,12 @@ void AgentCore::kill_worker(WorkerRecord& worker) {
   world_.kill(worker.number);
 }
 
-void AgentCore::worker_exited(std::uint64_t number, const std::string& text) {
+void AgentCore::worker_exited(std::uint64_t number, const std::string& text, const LastLines& lines) {
   const auto found = workers_.find(number);
   if (found == workers_.end())
     return;
   auto& worker = found->second;
+  worker.last_lines = lines;
   if (worker.control == nullptr || worker.lost)
     return bury(number, text);
   // What it said at last, such as why an actor has ended, comes over its connection, and this news another way.
@@ -190,14 +191,15 @@ void AgentCore::bury(std::uint64_t number, std::string text) { // NOLINT(*-unnec
   const bool planned =
       record.ending && (record.owner ? record.leases.size() <= 1 : record.retired && record.leases.empty());
   if (!planned)
-    world_.notice(fmt::format("the worker for {} (process {}) {}", record.key, record.pid, text));
+    world_.notice(
+        fmt::format("the worker for {} (process {}) {}{}", record.key, record.pid, text, record.last_lines.words()));
   for (const auto id : record.leases) {
     auto& lease = leases_.at(id);
-    auto ended =
-        lease.ended
-            ? std::move(*lease.ended)
-            : lease_end(id.value(), lease.held.lease().epoch(),
-                        Error{Errc::worker_died, fmt::format("the worker process for {} {}", record.key, text)});
+    auto ended = lease.ended ? std::move(*lease.ended)
+                             : lease_end(id.value(), lease.held.lease().epoch(),
+                                         Error{Errc::worker_died,
+                                               fmt::format("the worker process for {} {}{}", record.key, text,
+                                                           record.last_lines.words_for(id, id == record.started_for))});
     report(std::move(ended));
   }
 }

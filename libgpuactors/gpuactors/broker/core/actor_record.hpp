@@ -5,6 +5,7 @@
 #include <gpuactors/broker/core/actor_waiters.hpp>
 #include <gpuactors/broker/core/lives.hpp>
 #include <gpuactors/broker/core/rooms.hpp>
+#include <gpuactors/broker/core/world.hpp>
 #include <gpuactors/ledger/ledger.hpp>
 
 #include <cstdint>
@@ -62,8 +63,7 @@ struct ActorRecord {
   std::optional<Lease> next;
   std::uint32_t pid = 0;
   std::string address;
-  ContactPtr handle;
-  ContactPtr control;
+  HolderContacts contacts;
   /// The message that the actor saved for its next life, and the message's type; an empty type: nothing is saved.
   std::string saved_type;
   std::string saved;

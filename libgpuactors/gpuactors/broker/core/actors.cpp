@@ -156,7 +156,7 @@ bool BrokerCore::give_up_heir(const ClientRequest& key) {
 
 void BrokerCore::answer_with(ActorRecord& record, FindAnswer answer, ClientId client, TimePoint until) {
   if (record.state == ActorState::alive)
-    answer.deliver(FoundActor{info_of(record), record.handle, record.control});
+    answer.deliver(FoundActor{info_of(record), record.contacts});
   else
     record.until_alive.add(std::move(answer), client, until, world_.now());
 }
@@ -368,6 +368,7 @@ v1::StartActor BrokerCore::order_of(const ActorRecord& record) {
   *order.mutable_spec() = record.spec;
   order.set_restarts(record.lives.restarts());
   order.set_forgiven(record.lives.forgiven());
+  order.set_moves(record.lives.moves());
   *order.mutable_request() = record.request;
   order.set_client(record.client);
   order.set_client_request(record.client_request);
@@ -396,8 +397,7 @@ void BrokerCore::limit_first_start(ActorRecord& record) {
   remind({*record.first_start_by, record.id});
 }
 
-void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& message, ContactPtr holder,
-                               ContactPtr control) {
+void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& message, HolderContacts contacts) {
   if (actor.state != ActorState::starting)
     return;
   actor.state = ActorState::alive;
@@ -405,10 +405,9 @@ void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& messa
   stop_reminding(actor);
   actor.pid = message.pid();
   actor.address = message.address();
-  actor.handle = std::move(holder);
-  actor.control = std::move(control);
+  actor.contacts = std::move(contacts);
   *log_.add(EventKind::spawned, actor.request.name()).mutable_lease() = *actor.lease;
-  actor.until_alive.answer([&] { return FoundActor{info_of(actor), actor.handle, actor.control}; });
+  actor.until_alive.answer([&] { return FoundActor{info_of(actor), actor.contacts}; });
 }
 
 void BrokerCore::actor_down(ActorRecord& record, const Error& said, LifeEnd why) {
@@ -418,8 +417,7 @@ void BrokerCore::actor_down(ActorRecord& record, const Error& said, LifeEnd why)
   const auto error = record.own_end.value_or(said);
   record.last = info_of(record);
   *record.last->mutable_metrics() = record.usage.metrics();
-  record.handle = nullptr;
-  record.control = nullptr;
+  record.contacts = {};
   record.address.clear();
   record.pid = 0;
   record.usage.Clear();
@@ -538,7 +536,8 @@ v1::ActorInfo BrokerCore::info_of(const ActorRecord& record) const {
     break;
   }
   info.set_restarts(record.lives.restarts());
-  info.set_forgiven(record.lives.forgiven());
+  info.set_forgiven(record.lives.forgiven_so_far());
+  info.set_moves(record.lives.moves_so_far());
   info.set_owner(record.spec.owner());
   info.set_origin(record.spec.origin());
   if (const auto* spawner = ledger_.find_lease(LeaseId{record.spec.spawner().lease()}); spawner != nullptr)

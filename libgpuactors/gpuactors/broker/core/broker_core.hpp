@@ -75,7 +75,7 @@ public:
 
   void add_node(v1::RegisterNode message, const ContactPtr& agent, DoneAnswer answer);
   void held_ahead(const v1::HeldAhead& message);
-  void lease_started(const v1::LeaseStarted& message, ContactPtr holder, ContactPtr control);
+  void lease_started(const v1::LeaseStarted& message, HolderContacts contacts = {});
   void lease_ended(const v1::LeaseEnded& message);
   void stuck(const v1::LeaseStuck& message);
   void saved(const v1::ActorSaved& message);
@@ -117,7 +117,7 @@ public:
 private:
   using ClientId = std::uint64_t;
 
-  static constexpr std::uint64_t stop_grace_ms = std::chrono::milliseconds{limits::stop_grace}.count();
+  static constexpr std::uint64_t stop_grace_ms = to_milliseconds(limits::stop_grace);
 
   /// The node or the client at the other end of a watched connection.
   struct Peer {
@@ -138,6 +138,8 @@ private:
   std::uint64_t watch(const ContactPtr& contact, Peer peer);
   /// The same node is back on a new connection: reconciles its leases with those in the ledger.
   void reconcile(const v1::RegisterNode& message);
+  /// Writes down what a new node says, or one that returns.
+  void describe_registration(NodeRecord& record, const v1::RegisterNode& message, const ContactPtr& agent);
   void hear(const NodeReport& report);
   /// Adds nodes with all leases that they hold, and restores the groups that have bundles on them.
   void admit(std::vector<Arrival> arrivals);
@@ -291,7 +293,7 @@ private:
   void start_actor(const Lease& lease, ActorRecord& record);
   /// What its node, and the file, have to know of an actor; without its lease and its configuration.
   static v1::StartActor order_of(const ActorRecord& record);
-  void actor_started(ActorRecord& record, const v1::LeaseStarted& message, ContactPtr holder, ContactPtr control);
+  void actor_started(ActorRecord& record, const v1::LeaseStarted& message, HolderContacts contacts = {});
   void actor_down(ActorRecord& record, const Error& said, LifeEnd why);
   /// Starts the actor again after a while.
   void pause_actor(ActorRecord& record, Duration pause);

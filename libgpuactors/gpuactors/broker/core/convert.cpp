@@ -36,7 +36,6 @@ Result<ResourceRequest> from_wire(const v1::ResourceRequest& request) {
   if (request.queue_timeout_ms() != 0)
     result.queue_timeout = from_milliseconds(request.queue_timeout_ms());
   result.wait_for_nodes = request.wait_for_nodes();
-  result.queue = !request.no_queue();
   result.parent = LeaseId{request.parent_lease()};
   result.group = GroupId{request.group()};
   result.bundle = request.bundle();
@@ -55,31 +54,6 @@ void set_labels(const LabelConditions& labels, v1::ResourceRequest& request) {
     for (const auto& value : condition.values)
       to.add_values(value);
   }
-}
-
-v1::ResourceRequest to_wire(const ResourceRequest& request) {
-  v1::ResourceRequest result;
-  result.set_name(request.name);
-  result.set_gpu_units(request.gpus.units());
-  result.set_memory_bytes(request.memory_bytes);
-  result.set_cpu_units(request.cpus.units());
-  result.set_accelerator_type(request.accelerator_type);
-  *result.mutable_resource_units() = to_wire(request.resources);
-  result.set_node(request.node);
-  set_labels(request.labels, result);
-  result.set_node_soft(request.node_is_soft);
-  result.set_priority(request.priority);
-  result.set_spread(request.strategy == Strategy::spread);
-  if (request.queue_timeout)
-    result.set_queue_timeout_ms(static_cast<std::uint64_t>(std::max<std::int64_t>(
-        1, std::chrono::duration_cast<std::chrono::milliseconds>(*request.queue_timeout).count())));
-  result.set_wait_for_nodes(request.wait_for_nodes);
-  result.set_no_queue(!request.queue);
-  result.set_parent_lease(request.parent.value());
-  result.set_group(request.group.value());
-  result.set_bundle(request.bundle);
-  result.set_quota_owner(request.owner);
-  return result;
 }
 
 Result<GroupRequest> from_wire(const v1::SubmitGroup& group) {

@@ -9,8 +9,6 @@ namespace gpuactors {
 /// @returns `invalid_argument` for negative amounts and unknown label operators; the ledger checks the rest.
 [[nodiscard]] Result<ResourceRequest> from_wire(const v1::ResourceRequest& request);
 
-[[nodiscard]] v1::ResourceRequest to_wire(const ResourceRequest& request);
-
 /// Writes the conditions on labels into the request.
 void set_labels(const LabelConditions& labels, v1::ResourceRequest& request);
 

@@ -39,6 +39,8 @@ Result<void> BrokerCore::drain(const v1::DrainNode& message) {
     return fail(events.error());
   auto& node = nodes_.at(message.name());
   auto& entry = log_.add(EventKind::node_drained, message.name());
+  // An earlier drain may have had a deadline.
+  node.empty_by.reset();
   if (message.has_deadline_ms()) {
     node.empty_by = deadline_after(world_.now(), from_milliseconds(message.deadline_ms()));
     entry.set_reason(fmt::format("what runs there moves or ends within {} ms", message.deadline_ms()));
@@ -140,8 +142,7 @@ void BrokerCore::leave(LeaseId id, const std::string& node, bool late) {
     keep(actor);
     // The grace lasts until the deadline: an end by force would take down the whole process, and other holders in it
     // have until then too.
-    const auto left = std::chrono::duration_cast<milliseconds>(*nodes_.at(node).empty_by - world_.now());
-    kill(actor, std::max<milliseconds>(limits::stop_grace, left).count(),
+    kill(actor, std::max(stop_grace_ms, to_milliseconds(*nodes_.at(node).empty_by - world_.now())),
          fmt::format("it moves to another node, because node {} is being emptied", node));
   } else if (late) {
     // An actor with restarts left is submitted again and waits for room on any node. An actor in a group or under a

@@ -31,7 +31,7 @@ void BrokerCore::submit_group(const v1::SubmitGroup& message, const Caller& call
     record.asker = std::move(answer);
     return take_turns();
   }
-  auto request = from_wire(message);
+  auto request = read_request(message);
   if (!request)
     return answer.deliver(fail(request.error()));
   if (auto checked = check_shown_name("the placement group", message.name()); !checked)

@@ -148,7 +148,7 @@ void BrokerCore::start_runner(const Lease& lease, TaskRequest request) {
     world_.post(agent, std::move(order));
 }
 
-void BrokerCore::lease_started(const v1::LeaseStarted& message, ContactPtr holder, ContactPtr control) {
+void BrokerCore::lease_started(const v1::LeaseStarted& message, HolderContacts contacts) {
   if (arrivals_.postpone(message))
     return;
   const LeaseId id{message.lease()};
@@ -156,7 +156,7 @@ void BrokerCore::lease_started(const v1::LeaseStarted& message, ContactPtr holde
   if (lease == nullptr || lease->epoch != message.epoch())
     return;
   if (auto* actor = actors_.holder_of(id); actor != nullptr)
-    return actor_started(*actor, message, std::move(holder), std::move(control));
+    return actor_started(*actor, message, std::move(contacts));
   const auto found = task_leases_.find(id);
   if (found == task_leases_.end() || !found->second.starting)
     return;
@@ -164,7 +164,7 @@ void BrokerCore::lease_started(const v1::LeaseStarted& message, ContactPtr holde
   v1::Granted granted;
   *granted.mutable_lease() = to_wire(*lease);
   granted.set_address(message.address());
-  answer.deliver(Grant{std::move(granted), std::move(holder), std::move(control)});
+  answer.deliver(Grant{std::move(granted), std::move(contacts)});
 }
 
 void BrokerCore::release(const v1::ReleaseLease& message, const Caller& caller) {

@@ -10,7 +10,7 @@ namespace gpuactors {
 std::optional<Duration> Lives::end(const RestartRule& rule, LifeEnd why, TimePoint now) {
   const auto began = std::exchange(since_, std::nullopt);
   const auto length = began ? now - *began : Duration::zero();
-  const bool moves = std::exchange(moves_, false);
+  const bool moves = std::exchange(is_moving_, false);
   if (rule.window > Duration::zero() && length >= rule.window)
     forgiven_ = restarts_ + (moves ? 1 : 0);
   if (rule.most >= 0 && restarts_ - forgiven_ >= rule.most)

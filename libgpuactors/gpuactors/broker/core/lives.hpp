@@ -4,6 +4,7 @@
 
 #include <gpuactors/base/clock.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -37,7 +38,8 @@ public:
   Lives() = default;
 
   /// Continues the counts of an earlier broker. `lived`: the actor has been alive.
-  Lives(int restarts, int forgiven, bool lived) : restarts_(restarts), forgiven_(forgiven), lived_(lived) {
+  Lives(int restarts, int forgiven, int moves, bool lived)
+    : restarts_(restarts), forgiven_(forgiven), moves_(moves), lived_(lived) {
     // nop
   }
 
@@ -50,7 +52,8 @@ public:
   /// The next restart does not count: the actor moves to another node.
   void forgive_one() {
     ++forgiven_;
-    moves_ = true;
+    ++moves_;
+    is_moving_ = true;
   }
 
   /// Ends a life. @returns the pause before the next life; nothing when there is no next one.
@@ -60,9 +63,21 @@ public:
     return restarts_;
   }
 
-  /// How many of the restarts do not count.
+  /// How many restarts do not count, and how many of those are moves. Both include a move that is under way, whose
+  /// restart is still to come.
   [[nodiscard]] int forgiven() const noexcept {
     return forgiven_;
+  }
+  [[nodiscard]] int moves() const noexcept {
+    return moves_;
+  }
+
+  /// The same of the restarts so far.
+  [[nodiscard]] int forgiven_so_far() const noexcept {
+    return so_far(forgiven_);
+  }
+  [[nodiscard]] int moves_so_far() const noexcept {
+    return so_far(moves_);
   }
 
   /// Whether the actor was ever alive.
@@ -71,11 +86,17 @@ public:
   }
 
 private:
+  [[nodiscard]] int so_far(int count) const noexcept {
+    // An earlier broker may have known of a move that this one does not know to be under way.
+    return std::min(is_moving_ ? count - 1 : count, restarts_);
+  }
+
   int restarts_ = 0;
   int forgiven_ = 0;
+  int moves_ = 0;
   bool lived_ = false;
   /// The next restart was forgiven in advance (`forgive_one`).
-  bool moves_ = false;
+  bool is_moving_ = false;
   /// Set while the actor is alive.
   std::optional<TimePoint> since_;
   /// The pause before the next restart after a crash.

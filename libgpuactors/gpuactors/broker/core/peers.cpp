@@ -11,14 +11,6 @@
 
 namespace gpuactors {
 
-namespace {
-
-std::optional<v1::CertificateLife> certificate_of(const v1::RegisterNode& message) {
-  return message.has_certificate() ? std::optional{message.certificate()} : std::nullopt;
-}
-
-} // namespace
-
 std::uint64_t BrokerCore::watch(const ContactPtr& contact, Peer peer) {
   const auto id = ++last_peer_;
   peers_.emplace(id, std::move(peer));
@@ -91,10 +83,7 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
   const auto known = nodes_.find(node.name());
   if (known != nodes_.end() && message.agent() != 0 && known->second.agent_id == message.agent()) {
     peers_.erase(known->second.peer);
-    known->second.agent = agent;
-    known->second.release = shown_release(message.release());
-    known->second.certificate = certificate_of(message);
-    known->second.peer = watch(agent, Peer{node.name(), 0});
+    describe_registration(known->second, message, agent);
     // What waits gets its place when it is known what the node holds: granted before, it would count as lost.
     ledger_.pause();
     renew_programs(node.name(), message.programs(), message.has_types() ? &message.types() : nullptr);
@@ -111,9 +100,22 @@ void BrokerCore::add_node(v1::RegisterNode message, const ContactPtr& agent, Don
     admit(arrivals_.take());
 }
 
+void BrokerCore::describe_registration(NodeRecord& record, const v1::RegisterNode& message, const ContactPtr& agent) {
+  // The devices of one that returns are those that the ledger has, with the faults that are known.
+  auto devices = std::move(*record.node.mutable_devices());
+  record.node = message.node();
+  if (record.agent_id != 0)
+    *record.node.mutable_devices() = std::move(devices);
+  record.agent_id = message.agent();
+  record.agent = agent;
+  record.release = shown_release(message.release());
+  record.certificate = message.has_certificate() ? std::optional{message.certificate()} : std::nullopt;
+  record.peer = watch(agent, Peer{message.node().name(), 0});
+}
+
 void BrokerCore::hear(const NodeReport& report) {
   if (const auto* begun = std::get_if<v1::LeaseStarted>(&report))
-    lease_started(*begun, nullptr, nullptr);
+    lease_started(*begun);
   else if (const auto* ended = std::get_if<v1::LeaseEnded>(&report))
     lease_ended(*ended);
   else if (const auto* use = std::get_if<v1::HolderUsage::Entry>(&report))
@@ -139,14 +141,9 @@ void BrokerCore::admit(std::vector<Arrival> arrivals) {
       continue;
     }
     auto& record = nodes_[node.name()];
-    record.node = node;
-    record.agent_id = arrival.message.agent();
-    record.agent = arrival.agent;
+    describe_registration(record, arrival.message, arrival.agent);
     record.types = arrival.message.types();
     record.programs = arrival.message.programs();
-    record.release = shown_release(arrival.message.release());
-    record.certificate = certificate_of(arrival.message);
-    record.peer = watch(arrival.agent, Peer{node.name(), 0});
     log_.add(EventKind::node_added, node.name());
     apply(*events);
     fail_faulty_devices(node.name(), node);
@@ -207,7 +204,7 @@ void BrokerCore::reconcile(const v1::RegisterNode& message) {
     if (ledger_.find_lease(id) == nullptr)
       adopt(held, node);
     else if (held.has_started())
-      lease_started(held.started(), nullptr, nullptr);
+      lease_started(held.started());
     take_over_saved(held);
     // The order to end the lease may have been lost.
     const auto* lease = ledger_.find_lease(id);
@@ -295,8 +292,7 @@ LeaseId BrokerCore::last_lease_of(const ActorRecord& record) {
 void BrokerCore::replace_life(ActorRecord& record) {
   stop_reminding(record);
   give_up_move(record);
-  record.handle = nullptr;
-  record.control = nullptr;
+  record.contacts = {};
   record.address.clear();
   record.pid = 0;
   record.usage.Clear();
@@ -335,7 +331,8 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   record.until_alive.take(std::move(waiters));
   // The node does not know about moves that were under way.
   const auto forgiven = std::max(record.lives.forgiven(), order.forgiven());
-  record.lives = Lives{order.restarts(), forgiven, order.restarts() > 0 || held.has_started()};
+  const auto moves = std::max(record.lives.moves(), order.moves());
+  record.lives = Lives{order.restarts(), forgiven, moves, order.restarts() > 0 || held.has_started()};
   record.saved_type = order.saved_type();
   record.saved = order.saved();
   // Saved under this lease at the latest: what an earlier life saved does not replace it.
@@ -346,7 +343,7 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   record.state = ActorState::starting;
   limit_first_start(record);
   if (held.has_started())
-    actor_started(record, held.started(), nullptr, nullptr);
+    actor_started(record, held.started());
   // The node may come back after the time in which the actor's client had to, or what has spawned it: the actor has no
   // owner then.
   const bool orphan = !settling_ && !record.spec.detached() && clients_.count(record.client) == 0;

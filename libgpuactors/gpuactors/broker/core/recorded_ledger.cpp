@@ -32,92 +32,79 @@ void RecordedLedger::finish() {
   writer_.reset();
 }
 
-Result<Ledger::Events> RecordedLedger::noted(Result<Events> events) {
-  if (writer_ != nullptr && events)
-    writer_->forget(*events);
-  return events;
-}
+// -- recording -------------------------------------------------------------------------------------
 
-Result<Ledger::Events> RecordedLedger::add_node(NodeSpec spec, TimePoint now) {
+template <class Write>
+Ledger::Events RecordedLedger::recorded(Events events, Write write) {
   if (writer_ == nullptr)
-    return Ledger::add_node(std::move(spec), now);
-  const auto asked = spec;
-  auto events = Ledger::add_node(std::move(spec), now);
-  if (events)
-    writer_->add_node(asked, now);
-  return noted(std::move(events));
-}
-
-Result<Ledger::Events> RecordedLedger::fail_device(std::string_view node, int index, TimePoint now, Holders holders) {
-  auto events = Ledger::fail_device(node, index, now, holders);
-  if (writer_ == nullptr || !events)
     return events;
-  writer_->fail_device(std::string{node}, index, holders, now);
+  write(*writer_);
   // What is kept of a lost lease is released under its name.
-  auto over = *events;
+  auto over = events;
   std::erase_if(over, [this](const Event& event) { return event.lease && find_remains(event.lease->id) != nullptr; });
   writer_->forget(over);
   return events;
 }
 
+template <class Write>
+Result<Ledger::Events> RecordedLedger::recorded(Result<Events> events, Write write) {
+  if (!events)
+    return events;
+  return recorded(std::move(*events), write);
+}
+
+Result<Ledger::Events> RecordedLedger::add_node(NodeSpec spec, TimePoint now) {
+  const auto asked = spec;
+  return recorded(Ledger::add_node(std::move(spec), now), [&](ScenarioWriter& to) { to.add_node(asked, now); });
+}
+
+Result<Ledger::Events> RecordedLedger::fail_device(std::string_view node, int index, TimePoint now, Holders holders) {
+  return recorded(Ledger::fail_device(node, index, now, holders),
+                  [&](ScenarioWriter& to) { to.fail_device(node, index, holders, now); });
+}
+
 Result<Ledger::Events> RecordedLedger::drain_node(std::string_view name, TimePoint now) {
-  auto events = Ledger::drain_node(name, now);
-  if (writer_ != nullptr && events)
-    writer_->drain_node(std::string{name}, now);
-  return noted(std::move(events));
+  return recorded(Ledger::drain_node(name, now), [&](ScenarioWriter& to) { to.drain_node(name, now); });
 }
 
 Result<Ledger::Events> RecordedLedger::undrain_node(std::string_view name, TimePoint now) {
-  auto events = Ledger::undrain_node(name, now);
-  if (writer_ != nullptr && events)
-    writer_->undrain_node(std::string{name}, now);
-  return noted(std::move(events));
+  return recorded(Ledger::undrain_node(name, now), [&](ScenarioWriter& to) { to.undrain_node(name, now); });
 }
 
 Result<Ledger::Events> RecordedLedger::set_types(std::string_view name, std::optional<std::vector<std::string>> types,
                                                  TimePoint now) {
-  if (writer_ == nullptr)
-    return Ledger::set_types(name, std::move(types), now);
-  auto events = Ledger::set_types(name, types, now);
-  if (events)
-    writer_->set_types(std::string{name}, types, now);
-  return noted(std::move(events));
+  const auto asked = types;
+  return recorded(Ledger::set_types(name, std::move(types), now),
+                  [&](ScenarioWriter& to) { to.set_types(name, asked, now); });
 }
 
-Ledger::Events RecordedLedger::submit_group(GroupId id, GroupRequest request, TimePoint now) {
-  if (writer_ == nullptr)
-    return Ledger::submit_group(id, std::move(request), now);
-  const auto asked = request;
-  auto events = Ledger::submit_group(id, std::move(request), now);
-  if (is_against_rules(events.front()))
-    writer_->advance(now);
-  else
-    writer_->submit_group(id, asked, now);
-  writer_->forget(events);
-  return events;
-}
-
-Result<Ledger::Events> RecordedLedger::release_group(GroupId id, TimePoint now) {
-  auto events = Ledger::release_group(id, now);
-  if (writer_ != nullptr && events)
-    writer_->release_group(id, now);
-  return noted(std::move(events));
+Result<Ledger::Events> RecordedLedger::set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now) {
+  return recorded(Ledger::set_quota(owner, limit, now), [&](ScenarioWriter& to) { to.set_quota(owner, limit, now); });
 }
 
 Ledger::Events RecordedLedger::submit(RequestId id, ResourceRequest request, TimePoint now) {
   if (writer_ == nullptr)
     return Ledger::submit(id, std::move(request), now);
-  const auto asked = request;
-  const auto* parent = find_lease(request.parent);
-  const auto parent_request = parent != nullptr ? parent->request : RequestId{};
+  const auto* lease = find_lease(request.parent);
+  const auto parent = lease != nullptr ? lease->request : RequestId{};
   const std::string type{type_name(request.type)};
-  auto events = Ledger::submit(id, std::move(request), now);
+  auto events = Ledger::submit(id, request, now);
   if (is_against_rules(events.front()))
-    writer_->advance(now);
-  else
-    writer_->submit(id, asked, type, parent_request, now);
-  writer_->forget(events);
-  return events;
+    return recorded(std::move(events), [&](ScenarioWriter& to) { to.advance(now); });
+  return recorded(std::move(events), [&](ScenarioWriter& to) { to.submit(id, request, type, parent, now); });
+}
+
+Ledger::Events RecordedLedger::submit_group(GroupId id, GroupRequest request, TimePoint now) {
+  if (writer_ == nullptr)
+    return Ledger::submit_group(id, std::move(request), now);
+  auto events = Ledger::submit_group(id, request, now);
+  if (is_against_rules(events.front()))
+    return recorded(std::move(events), [&](ScenarioWriter& to) { to.advance(now); });
+  return recorded(std::move(events), [&](ScenarioWriter& to) { to.submit_group(id, request, now); });
+}
+
+Result<Ledger::Events> RecordedLedger::release_group(GroupId id, TimePoint now) {
+  return recorded(Ledger::release_group(id, now), [&](ScenarioWriter& to) { to.release_group(id, now); });
 }
 
 Result<Ledger::Events> RecordedLedger::release(LeaseId id, std::uint64_t epoch, TimePoint now) {
@@ -125,33 +112,15 @@ Result<Ledger::Events> RecordedLedger::release(LeaseId id, std::uint64_t epoch, 
   if (lease == nullptr)
     lease = find_remains(id);
   const auto request = lease != nullptr ? lease->request : RequestId{};
-  auto events = Ledger::release(id, epoch, now);
-  if (writer_ != nullptr && events)
-    writer_->release(request, now);
-  return noted(std::move(events));
+  return recorded(Ledger::release(id, epoch, now), [&](ScenarioWriter& to) { to.release(request, now); });
 }
 
 Result<Ledger::Events> RecordedLedger::cancel(RequestId id, TimePoint now) {
-  auto events = Ledger::cancel(id, now);
-  if (writer_ != nullptr && events)
-    writer_->release(id, now);
-  return noted(std::move(events));
-}
-
-Result<Ledger::Events> RecordedLedger::set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now) {
-  auto events = Ledger::set_quota(owner, limit, now);
-  if (writer_ != nullptr && events)
-    writer_->set_quota(owner, limit, now);
-  return noted(std::move(events));
+  return recorded(Ledger::cancel(id, now), [&](ScenarioWriter& to) { to.release(id, now); });
 }
 
 Ledger::Events RecordedLedger::advance(TimePoint now) {
-  auto events = Ledger::advance(now);
-  if (writer_ != nullptr) {
-    writer_->advance(now);
-    writer_->forget(events);
-  }
-  return events;
+  return recorded(Ledger::advance(now), [&](ScenarioWriter& to) { to.advance(now); });
 }
 
 } // namespace gpuactors

@@ -75,7 +75,11 @@ public:
   using Ledger::waits_in_vain;
 
 private:
-  Result<Events> noted(Result<Events> events);
+  // Returns the events of a call that `write` records, if it has not failed.
+  template <class Write>
+  Result<Events> recorded(Result<Events> events, Write write);
+  template <class Write>
+  Events recorded(Events events, Write write);
 
   std::shared_ptr<std::ostream> out_;
   std::unique_ptr<ScenarioWriter> writer_;

@@ -49,8 +49,8 @@ google::protobuf::RepeatedPtrField<Message> acceptable(const google::protobuf::R
 
 Result<void> BrokerCore::check_pulse(const std::string& who, std::int64_t heartbeat_ms,
                                      std::int64_t link_timeout_ms) const {
-  const auto heartbeat = std::chrono::duration_cast<std::chrono::milliseconds>(options_.heartbeat).count();
-  const auto timeout = std::chrono::duration_cast<std::chrono::milliseconds>(options_.link_timeout).count();
+  const auto heartbeat = static_cast<std::int64_t>(to_milliseconds(options_.heartbeat));
+  const auto timeout = static_cast<std::int64_t>(to_milliseconds(options_.link_timeout));
   if (heartbeat == 0 || heartbeat_ms == 0)
     return {};
   // Each timeout tolerates one late heartbeat.

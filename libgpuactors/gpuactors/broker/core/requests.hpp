@@ -21,6 +21,15 @@ inline Result<ResourceRequest> read_request(const v1::ResourceRequest& message) 
   return std::move(request);
 }
 
+/// The same for each bundle of a group, which errors name.
+inline Result<GroupRequest> read_request(const v1::SubmitGroup& message) {
+  GPUACTORS_LET(request, from_wire(message));
+  for (std::size_t i = 0; i < request.bundles.size(); ++i)
+    if (auto whole = check_whole_units(request.bundles[i].resources); !whole)
+      return fail(whole.error().code(), fmt::format("bundle {}: {}", i, whole.error().message()));
+  return std::move(request);
+}
+
 /// Returns the bytes of a request with the user's message in it, and refuses clients larger ones than their library
 /// sends.
 inline Result<std::size_t> size_of(const google::protobuf::Message& message, const Payload& config,

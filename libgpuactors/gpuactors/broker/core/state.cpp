@@ -17,6 +17,7 @@ void BrokerCore::add_nodes(v1::ClusterState& result, StateRoom& room, Allowance&
     auto* node = result.add_nodes();
     *node->mutable_node() = known;
     node->set_state(record.agent == nullptr ? "away" : std::string{to_string(view.state)});
+    node->set_draining(view.state == NodeState::draining);
     node->set_agent_address(known.address());
     node->set_release(record.release);
     if (record.certificate)

@@ -49,7 +49,7 @@ ActorRecord& BrokerCore::load_actor(const v1::HeldLease& stored) {
   record.client = order.client();
   record.client_request = order.client_request();
   // A stored actor counts as having lived: nobody waits for its first start any more.
-  record.lives = Lives{order.restarts(), order.forgiven(), true};
+  record.lives = Lives{order.restarts(), order.forgiven(), order.moves(), true};
   record.saved_type = order.saved_type();
   record.saved = order.saved();
   record.stored_lease = LeaseId{stored.lease().id()};

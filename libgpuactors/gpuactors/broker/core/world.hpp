@@ -41,18 +41,22 @@ private:
   std::function<void(Result<T>)> deliver_;
 };
 
-/// A lease, the holder that runs its tasks, and the control actor of that holder.
-struct Grant {
-  v1::Granted granted;
+/// A holder, and the control actor of its worker. Null where nodes have processes of their own: whoever asks gets the
+/// address of the worker, and the handles from there.
+struct HolderContacts {
   ContactPtr holder;
-  ContactPtr control;
+  ContactPtr worker;
 };
 
-/// An actor, its handle, and its control actor.
+/// A lease, and the holder that runs its tasks.
+struct Grant {
+  v1::Granted granted;
+  HolderContacts contacts;
+};
+
 struct FoundActor {
   v1::ActorInfo info;
-  ContactPtr handle;
-  ContactPtr control;
+  HolderContacts contacts;
 };
 
 /// Reasons for which the core has itself woken.

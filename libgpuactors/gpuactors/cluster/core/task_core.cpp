@@ -1,5 +1,5 @@
+#include <gpuactors/cluster/core/shape.hpp>
 #include <gpuactors/cluster/core/task_core.hpp>
-#include <gpuactors/cluster/core/task_shape.hpp>
 
 #include <algorithm>
 
@@ -9,18 +9,11 @@ Error waited_too_long() {
   return Error{Errc::no_capacity, "the task waited in the queue as long as it may"};
 }
 
-void TaskCore::Orders::run(Run run) {
-  if (!first_run)
-    first_run.emplace(std::move(run));
-  else
-    runs.push_back(std::move(run));
-}
-
 // -- tasks ----------------------------------------------------------------------------------------
 
 void TaskCore::submit(const Task& task, std::shared_ptr<const TaskShape> wanted, TimePoint now, Orders& orders) {
   task->shape_ = std::move(wanted);
-  const auto& shape = shape_of(*task->shape_);
+  const auto& shape = shape_of(task->shape_);
   enqueue(*shape, task, false);
   use_idle(shape, now, orders);
 }
@@ -39,7 +32,7 @@ bool TaskCore::use_retry(QueuedTask& task, const Error& error, bool streamed) {
 }
 
 void TaskCore::submit_again(const Task& task, Orders& orders) {
-  const auto& shape = shape_of(*task->shape_);
+  const auto& shape = shape_of(task->shape_);
   enqueue(*shape, task, true);
   balance(shape, orders);
 }
@@ -82,7 +75,7 @@ void TaskCore::answered(QueuedTask& task, bool runner_suspect, TimePoint now, Or
   constexpr int memory = 8;
   used.shape->pace += (now - used.since - used.shape->pace) / memory;
   used.since = now;
-  const auto most = used.shape->max_calls;
+  const auto most = used.shape->asked->max_calls;
   if (!used.reclaimed && !runner_suspect && (most == 0 || used.calls < most))
     use(used, now, orders);
   else if (used.under_way.empty())

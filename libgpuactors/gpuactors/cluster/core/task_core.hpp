@@ -8,8 +8,9 @@
 #include <gpuactors/base/error.hpp>
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/base/limits.hpp>
+#include <gpuactors/cluster/core/few.hpp>
+#include <gpuactors/cluster/core/task_shape.hpp>
 #include <gpuactors/cluster/queued_task.hpp>
-#include <gpuactors/v1/control.pb.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -23,14 +24,6 @@
 #include <vector>
 
 namespace gpuactors::detail {
-
-/// The resource request of tasks; tasks with an equal `key` share leases.
-struct TaskShape {
-  v1::ResourceRequest request;
-  std::string key;
-  /// How many tasks a lease runs before it is given back; 0: no limit.
-  int max_calls = 0;
-};
 
 /// Why a task ends whose time in the queue is over.
 [[nodiscard]] Error waited_too_long();
@@ -73,9 +66,8 @@ public:
     };
 
     /// Tasks to send. `begin` gives each its id, under the same lock as the call of the core, and `sent` says that it
-    /// has left. There is nearly always at most one, which needs no allocation.
-    std::optional<Run> first_run;
-    std::vector<Run> runs;
+    /// has left.
+    Few<Run> runs;
     /// Tasks that their worker is asked to give back if they have not begun.
     std::vector<Attempt> recalls;
     std::vector<LeaseKey> releases;
@@ -86,8 +78,6 @@ public:
     std::vector<Failure> failures;
     /// `sweep` is to be called after `limits::lease_linger`.
     bool start_sweep = false;
-
-    void run(Run run);
   };
 
   /// @param remote whether tasks run in other processes, to which they may be sent ahead.
@@ -219,7 +209,7 @@ private:
     bool reclaimed = false;
   };
 
-  const ShapePtr& shape_of(const TaskShape& wanted);
+  const ShapePtr& shape_of(const std::shared_ptr<const TaskShape>& wanted);
   /// Queues a task unless it was withdrawn; `front` is for a task that has waited its turn before.
   static void enqueue(Shape& shape, const Task& task, bool front);
   static Task pop_waiting(Shape& shape);

@@ -1,25 +1,23 @@
 // TaskCore, within: the queues of shapes, what a lease takes from them, and how many leases are asked for.
+#include <gpuactors/cluster/core/shape.hpp>
 #include <gpuactors/cluster/core/task_core.hpp>
-#include <gpuactors/cluster/core/task_shape.hpp>
 
 #include <algorithm>
 
 namespace gpuactors::detail {
 
 const v1::ResourceRequest& TaskCore::request_of(const ShapePtr& shape) {
-  return shape->request;
+  return shape->asked->request;
 }
 
-const TaskCore::ShapePtr& TaskCore::shape_of(const TaskShape& wanted) {
-  const auto& request = wanted.request;
-  auto& shape = shapes_[wanted.key];
+const TaskCore::ShapePtr& TaskCore::shape_of(const std::shared_ptr<const TaskShape>& wanted) {
+  auto& shape = shapes_[wanted->key];
   if (shape == nullptr) {
     shape = std::make_shared<Shape>();
-    shape->key = wanted.key;
-    shape->request = request;
-    shape->max_calls = wanted.max_calls;
+    shape->asked = wanted;
     // Work that requests no resources is bounded here, since the ledger does not bound it; in this process, by the
     // machine's threads.
+    const auto& request = wanted->request;
     const bool unbounded = request.gpu_units() == 0 && request.memory_bytes() == 0 && request.cpu_units() == 0
                            && request.resource_units().empty();
     if (unbounded)
@@ -31,7 +29,7 @@ const TaskCore::ShapePtr& TaskCore::shape_of(const TaskShape& wanted) {
 void TaskCore::drop_if_unused(const Shape& shape) {
   if (!shape.waiting.empty() || shape.leases > 0 || !shape.requested.empty())
     return;
-  const auto found = shapes_.find(shape.key);
+  const auto found = shapes_.find(shape.asked->key);
   if (found != shapes_.end() && found->second.get() == &shape)
     shapes_.erase(found);
 }
@@ -107,7 +105,7 @@ void TaskCore::take(Slot& slot, Task task, TimePoint now, Orders& orders) {
   task->lease_ = slot.lease.id;
   task->sent_ = false;
   slot.under_way.push_back(task);
-  orders.run({std::move(task), slot.lease.id});
+  orders.runs.push_back({std::move(task), slot.lease.id});
 }
 
 std::size_t TaskCore::most_under_way(const Slot& slot) const {
@@ -116,7 +114,7 @@ std::size_t TaskCore::most_under_way(const Slot& slot) const {
   constexpr microseconds short_task{500};
   // A task that runs first may take the process down with it, and tasks behind it cannot move to another lease at once:
   // only short tasks are sent ahead.
-  if (!remote_ || shape.max_calls > 0 || shape.request.isolated() || shape.pace > short_task)
+  if (!remote_ || shape.asked->max_calls > 0 || shape.asked->request.isolated() || shape.pace > short_task)
     return 1;
   // Requested leases and the other held leases get their part of the queue.
   const auto spare = shape.wanting() - std::min(shape.wanting(), shape.requested.size());

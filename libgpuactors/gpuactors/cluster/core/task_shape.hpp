@@ -1,35 +1,18 @@
-// TaskCore::Shape: the tasks of one shape that wait, and what is known of its leases.
+// TaskShape: what tasks have in common that can share leases.
 #pragma once
 
-#include <gpuactors/cluster/core/task_core.hpp>
+#include <gpuactors/v1/control.pb.h>
 
-#include <chrono>
-#include <deque>
-#include <limits>
+#include <string>
 
 namespace gpuactors::detail {
 
-struct TaskCore::Shape {
-  std::string key;
+/// The resource request of tasks; tasks with an equal `key` share leases.
+struct TaskShape {
   v1::ResourceRequest request;
-  std::size_t most_leases = std::numeric_limits<std::size_t>::max();
+  std::string key;
+  /// How many tasks a lease runs before it is given back; 0: no limit.
   int max_calls = 0;
-  std::deque<Task> waiting;
-  /// How many tasks in `waiting` were withdrawn; `compact` removes them.
-  std::size_t withdrawn = 0;
-  std::vector<LeaseId> idle;
-  std::size_t leases = 0;
-  /// Running mean of the duration of a task; starts long, so that only tasks known to be short are sent ahead.
-  Duration pace = std::chrono::milliseconds{10};
-  /// Requests for leases that the broker has not answered.
-  std::vector<std::uint64_t> requested;
-  /// How many leases in a row had ended before they could be used, and whether the pause after that is still on.
-  int lost = 0;
-  bool pausing = false;
-
-  [[nodiscard]] std::size_t wanting() const noexcept {
-    return waiting.size() - withdrawn;
-  }
 };
 
 } // namespace gpuactors::detail

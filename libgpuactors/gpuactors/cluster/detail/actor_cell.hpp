@@ -4,8 +4,8 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/error.hpp>
 #include <gpuactors/base/ids.hpp>
+#include <gpuactors/cluster/detail/holder_handles.hpp>
 #include <gpuactors/v1/control.pb.h>
-#include <gpuactors/wire/caf_version.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -28,9 +28,7 @@ class ClusterCore;
 /// One life of an actor, from a start to its end. It does not change, so that calls keep it without a lock.
 struct ActorLife {
   LeaseId lease;
-  caf::strong_actor_ptr handle;
-  /// The control actor of its process.
-  caf::strong_actor_ptr control;
+  HolderHandles handles;
 };
 
 /// This program's view of an actor, shared by all its `ActorRef`s.
@@ -54,7 +52,7 @@ struct ActorCell : std::enable_shared_from_this<ActorCell> {
   /// Whether that was because its process, or the connection to it, was lost: nobody knows what it had begun.
   std::atomic<bool> lost{false};
   /// How often `life` was replaced.
-  std::atomic<std::uint32_t> places{0};
+  std::atomic<std::uint32_t> lives{0};
   std::mutex mutex;
   // Guarded by the mutex.
   v1::ActorInfo info;

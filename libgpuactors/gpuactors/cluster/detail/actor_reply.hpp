@@ -26,13 +26,12 @@ public:
     if (core == nullptr)
       return on_error(cluster_closed());
     const auto& info = content.get_as<v1::ActorInfo>(0);
-    Place place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)};
-    core->locate(info, std::move(place),
-                 [self = shared_from_this(), info](Result<Place> found) { self->located(info, std::move(found)); });
+    core->locate(info, handles_in(content),
+                 [self = shared_from_this(), info](const Result<HolderHandles>& found) { self->located(info, found); });
   }
 
 private:
-  void located(const v1::ActorInfo& info, Result<Place> place) {
+  void located(const v1::ActorInfo& info, const Result<HolderHandles>& found) {
     const auto core = this->core().lock();
     if (core == nullptr)
       return on_error(cluster_closed());
@@ -47,14 +46,14 @@ private:
     cell->max_pending = info.max_pending_calls();
     cell->pending = core->pending_of(cell->id);
     cell->max_retries = info.max_task_retries();
-    if (place) {
-      core->set_place(*cell, info, *place);
-    } else if (holder_has_ended(place.error())) {
+    if (found) {
+      core->set_life(*cell, info, *found);
+    } else if (holder_has_ended(found.error())) {
       // The actor has died since: the next call looks it up again.
       cell->info = info;
       cell->down = true;
     } else {
-      return on_error(place.error());
+      return on_error(found.error());
     }
     complete(ActorRef{std::move(cell)});
   }

@@ -1,23 +1,20 @@
-#include <gpuactors/agent/core/device_messages.hpp>
-#include <gpuactors/agent/core/environment.hpp>
 #include <gpuactors/agent/node_agent.hpp>
-#include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/random_id.hpp>
 #include <gpuactors/base/utf8.hpp>
 #include <gpuactors/base/version.hpp>
-#include <gpuactors/broker/core/convert.hpp>
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/cluster/detail/actor_cell.hpp>
 #include <gpuactors/cluster/detail/actor_ends.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/close_notice.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/detail/device_messages.hpp>
 #include <gpuactors/cluster/detail/message_reply.hpp>
 #include <gpuactors/cluster/detail/offered_resources.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
+#include <gpuactors/cluster/detail/system_parts.hpp>
 #include <gpuactors/device/discovery.hpp>
 #include <gpuactors/wire/errors.hpp>
-#include <gpuactors/wire/protobuf.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -29,78 +26,11 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
-#include <future>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace gpuactors::detail {
-
-void init_message_types() {
-  static const bool done = [] {
-    caf_version::init_types<caf::id_block::gpuactors>();
-    return true;
-  }();
-  static_cast<void>(done);
-}
-
-Result<LinkOptions> link_options(const std::string& certificates, bool insecure, bool make) {
-  LinkOptions options;
-  if (insecure)
-    return options;
-  std::filesystem::path path{certificates};
-  if (path.empty()) {
-    GPUACTORS_LET(standard, CertificateFolder::default_path());
-    path = standard;
-  }
-  const CertificateFolder folder{path};
-  GPUACTORS_LET(files, make ? folder.ensure() : folder.check());
-  options.certificates = files;
-  return options;
-}
-
-namespace {
-
-Failure no_threads(const std::system_error& error) {
-  return fail(Errc::unavailable, fmt::format("the machine has no threads for a cluster: {} (ulimit -u)", error.what()));
-}
-
-/// Checks that the machine has threads for an actor system. Where it has not, CAF 0.17.6 ends with a crash, and not
-/// with an exception that could be caught.
-Result<void> check_threads() {
-  // Of CAF's scheduler (at most 4), its clock, its multiplexer and our middleman; and of the request port.
-  constexpr std::size_t wanted = 8;
-  std::promise<void> over;
-  const auto wait = over.get_future().share();
-  std::vector<std::thread> threads;
-  threads.reserve(wanted);
-  Result<void> result;
-  try {
-    while (threads.size() < wanted)
-      threads.emplace_back([wait] { wait.wait(); });
-  } catch (const std::system_error& error) { // from std::thread
-    result = no_threads(error);
-  }
-  over.set_value();
-  for (auto& thread : threads)
-    thread.join();
-  return result;
-}
-
-} // namespace
-
-Result<SystemParts> start_system(caf::actor_system_config& config, RequestPort::MessageHandler on_message) {
-  GPUACTORS_TRY(check_threads());
-  SystemParts parts;
-  parts.system = std::make_unique<caf::actor_system>(config);
-  try {
-    parts.port = std::make_unique<RequestPort>(*parts.system, std::move(on_message));
-  } catch (const std::system_error& error) { // from std::thread
-    return no_threads(error);
-  }
-  return parts;
-}
 
 struct ClusterCore::Config : caf::actor_system_config {
   Config() {
@@ -209,10 +139,9 @@ Result<void> ClusterCore::open(std::shared_ptr<const TypeRegistry> registry, con
       for (const auto lease : self->dispatcher_->leases())
         hello.add_leases(lease.value());
       if (self->links_ != nullptr) {
-        using std::chrono::milliseconds;
         const auto& options = self->links_->options();
-        hello.set_heartbeat_ms(std::chrono::duration_cast<milliseconds>(options.heartbeat).count());
-        hello.set_link_timeout_ms(std::chrono::duration_cast<milliseconds>(options.timeout).count());
+        hello.set_heartbeat_ms(to_milliseconds(options.heartbeat));
+        hello.set_link_timeout_ms(to_milliseconds(options.timeout));
       }
     }
     return hello;
@@ -298,6 +227,7 @@ Result<void> ClusterCore::add_node(const EmbeddedNode& node) {
   agents_.push_back(agent);
   v1::RegisterNode message;
   *message.mutable_node() = described;
+  message.set_release(release);
   auto reply = std::make_shared<DoneReply>();
   port_->ask(reply, broker_, never, std::move(message), agent);
   GPUACTORS_TRY(Future<void>{reply}.get());
@@ -366,6 +296,13 @@ void ClusterCore::say_goodbye() {
   static_cast<void>(Future<void>{std::move(reply)}.get());
 }
 
+void ClusterCore::ask_for_actor(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, v1::FindActor message) {
+  message.set_client(client_);
+  if (deadline != never)
+    message.set_limit_ms(to_limit_ms(deadline - Clock::now()));
+  ask_broker(reply, deadline, std::move(message));
+}
+
 void ClusterCore::note_spawner(LeaseId lease, std::uint64_t run) {
   const std::lock_guard lock{spawners_mutex_};
   spawners_.emplace(lease, run);
@@ -407,9 +344,9 @@ void ClusterCore::await_holders() {
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
 }
 
-void ClusterCore::locate(const v1::ActorInfo& info, Place place, WorkerLinks::OnFound done) {
-  if (place.holder != nullptr)
-    return done(std::move(place));
+void ClusterCore::locate(const v1::ActorInfo& info, HolderHandles told, WorkerLinks::OnFound done) {
+  if (told.holder != nullptr)
+    return done(std::move(told));
   if (workers_ == nullptr)
     return done(fail(Errc::internal, "the broker's answer has no handle"));
   v1::FindHolder wanted;
@@ -418,25 +355,26 @@ void ClusterCore::locate(const v1::ActorInfo& info, Place place, WorkerLinks::On
   workers_->find(info.address(), wanted, std::move(done));
 }
 
-void ClusterCore::set_place(ActorCell& cell, const v1::ActorInfo& info, const Place& place) {
-  auto life = std::make_shared<const ActorLife>(ActorLife{LeaseId{info.lease().id()}, place.holder, place.control});
+void ClusterCore::set_life(ActorCell& cell, const v1::ActorInfo& info, const HolderHandles& handles) {
+  auto life = std::make_shared<const ActorLife>(ActorLife{LeaseId{info.lease().id()}, handles});
   {
     const std::lock_guard lock{cell.mutex};
     cell.info = info;
     // Found by two who looked for it at once: to calls that are under way, another life would be their end.
-    if (cell.life != nullptr && cell.life->handle == place.holder && !cell.down.load(std::memory_order_relaxed))
+    if (cell.life != nullptr && cell.life->handles.holder == handles.holder
+        && !cell.down.load(std::memory_order_relaxed))
       return;
     cell.ended.reset();
     cell.lives_again.store(info.max_restarts() != 0, std::memory_order_relaxed);
     cell.life = std::move(life);
-    cell.places.fetch_add(1, std::memory_order_release);
+    cell.lives.fetch_add(1, std::memory_order_release);
     cell.down.store(false, std::memory_order_release);
   }
-  const auto address = caf::actor_cast<caf::actor_addr>(place.holder);
+  const auto address = caf::actor_cast<caf::actor_addr>(handles.holder);
   if (!add_cell(address, cell))
     return;
   // The actor is marked as down before its requests fail: a callback that calls again then looks the actor up.
-  port_->on_end(place.holder, [weak = weak_from_this(), address](const caf::error& reason) {
+  port_->on_end(handles.holder, [weak = weak_from_this(), address](const caf::error& reason) {
     const auto self = weak.lock();
     if (self == nullptr)
       return;
@@ -490,7 +428,7 @@ void ClusterCore::mark_down(const caf::actor_addr& address, bool lost) {
   for (const auto& weak : entry.mapped())
     if (const auto cell = weak.lock()) {
       const std::lock_guard lock{cell->mutex};
-      if (cell->life != nullptr && caf::actor_cast<caf::actor_addr>(cell->life->handle) == address) {
+      if (cell->life != nullptr && caf::actor_cast<caf::actor_addr>(cell->life->handles.holder) == address) {
         cell->lost.store(lost, std::memory_order_relaxed);
         cell->down.store(true, std::memory_order_release);
       }
@@ -507,73 +445,6 @@ void ClusterCore::release_cells() {
         cell->down = true;
       }
   cells_.clear();
-}
-
-// -- helpers --------------------------------------------------------------------------------------
-
-Result<void> check_request(const google::protobuf::Message& message) {
-  if (const auto size = message.ByteSizeLong(); size > limits::request_bytes)
-    return fail(Errc::invalid_argument,
-                fmt::format("the request has {} bytes: at most {} are allowed", size, limits::request_bytes));
-  return check_texts(message);
-}
-
-Error misfit(const std::string& what, const google::protobuf::Descriptor& takes,
-             const google::protobuf::Descriptor& gives, bool streamed, const Asked& asked) {
-  std::string text;
-  if (!asked.input.is_a(takes))
-    text = fmt::format("takes a {}, not a {}", takes.full_name(), asked.input.type_name());
-  else if (streamed != asked.stream)
-    text = streamed ? "answers with a stream of items: use stream(), not call()"
-                    : "answers with one message: use call(), not stream()";
-  else
-    text = fmt::format("answers with a {}, not with a {}", gives.full_name(), asked.output->full_name());
-  return {Errc::invalid_argument, fmt::format("{} {}", what, text)};
-}
-
-void ClusterCore::ask_for_actor(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, v1::FindActor message) {
-  message.set_client(client_);
-  if (deadline != never)
-    message.set_limit_ms(to_limit_ms(deadline - Clock::now()));
-  ask_broker(reply, deadline, std::move(message));
-}
-
-std::uint64_t to_limit_ms(Duration limit) noexcept {
-  return std::max<std::uint64_t>(to_milliseconds(limit), 1);
-}
-
-Result<v1::ResourceRequest> to_request(const Options& options, const Needs& needs, const std::string& default_name) {
-  const bool says = options.gpus != 0 || options.memory_bytes != 0;
-  GPUACTORS_LET(gpus, parse_gpus(says ? options.gpus : needs.gpus));
-  GPUACTORS_LET(cpus, Share::from_double(options.cpus != 0 ? options.cpus : needs.cpus, "cpus"));
-  v1::ResourceRequest request;
-  request.set_name(options.name.empty() ? default_name : options.name);
-  request.set_gpu_units(gpus.units());
-  request.set_memory_bytes(says ? options.memory_bytes : needs.memory_bytes);
-  request.set_cpu_units(cpus.units());
-  request.set_accelerator_type(options.accelerator_type);
-  for (const auto& [name, amount] : options.resources) {
-    GPUACTORS_TRY(check_not_host_memory(name, "host_memory_bytes"));
-    GPUACTORS_LET(share, Share::from_double(amount, "resource " + name));
-    (*request.mutable_resource_units())[name] = share.units();
-  }
-  GPUACTORS_TRY(check_host_memory("host_memory_bytes", options.host_memory_bytes));
-  if (options.host_memory_bytes > 0)
-    (*request.mutable_resource_units())[std::string{host_memory_resource}] =
-        host_memory_amount(options.host_memory_bytes).units();
-  request.set_node(options.node);
-  request.set_node_soft(options.node_is_soft);
-  set_labels(options.labels, request);
-  request.set_priority(options.priority);
-  request.set_spread(options.spread);
-  request.set_wait_for_nodes(options.wait_for_nodes);
-  request.set_group(options.group.value());
-  request.set_bundle(options.bundle);
-  GPUACTORS_TRY(check_environment(options.environment));
-  request.mutable_environment()->insert(options.environment.begin(), options.environment.end());
-  request.set_isolated(options.isolation == Isolation::process || !options.environment.empty());
-  GPUACTORS_TRY(check_request(request));
-  return request;
 }
 
 } // namespace gpuactors::detail

@@ -5,6 +5,7 @@
 #include <gpuactors/actor/services.hpp>
 #include <gpuactors/cluster/detail/broker_link.hpp>
 #include <gpuactors/cluster/detail/device_watch.hpp>
+#include <gpuactors/cluster/detail/requests.hpp>
 #include <gpuactors/cluster/detail/task_dispatcher.hpp>
 #include <gpuactors/cluster/detail/worker_links.hpp>
 #include <gpuactors/cluster/options.hpp>
@@ -20,11 +21,6 @@
 namespace gpuactors::detail {
 
 class ActorEnds;
-
-/// Checks a message for the broker, which cuts the connection of a client whose message it cannot read: the client
-/// would send the message again on each new connection.
-/// @returns `invalid_argument` for texts that are not UTF-8 and for more bytes than `limits::request_bytes`.
-[[nodiscard]] Result<void> check_request(const google::protobuf::Message& message);
 
 /// The actor system with the client's parts: request port, callback thread, task dispatcher; in an embedded cluster
 /// also broker and agents, otherwise the connections to them.
@@ -116,15 +112,15 @@ public:
   /// cluster.
   void fill(ProcessServices& services);
 
-  /// Finds an actor from the broker's answer: `place` if it has the handles, otherwise what the actor's own process
-  /// answers. `done` is called once, on any thread.
-  void locate(const v1::ActorInfo& info, Place place, WorkerLinks::OnFound done);
+  /// Finds an actor from the broker's answer: `told` if the broker knew the handles, otherwise what the actor's own
+  /// worker answers. `done` is called once, on any thread.
+  void locate(const v1::ActorInfo& info, HolderHandles told, WorkerLinks::OnFound done);
 
   /// Returns the count of this program's calls that wait for the actor.
   [[nodiscard]] std::shared_ptr<std::atomic<std::size_t>> pending_of(ActorId id);
 
   /// Records where an actor is now, and watches it so that its calls fail when it ends.
-  void set_place(ActorCell& cell, const v1::ActorInfo& info, const Place& place);
+  void set_life(ActorCell& cell, const v1::ActorInfo& info, const HolderHandles& handles);
 
   [[nodiscard]] ActorEnds& ends() noexcept {
     return *ends_;
@@ -197,53 +193,5 @@ private:
   std::atomic<bool> closed_{false};
   std::once_flag shutdown_once_;
 };
-
-/// What a call asks for; a null `output` means any message.
-struct Asked {
-  const Payload& input;
-  const google::protobuf::Descriptor* output;
-  bool stream;
-};
-
-/// @returns why it does not fit what takes and gives these.
-Error misfit(const std::string& what, const google::protobuf::Descriptor& takes,
-             const google::protobuf::Descriptor& gives, bool streamed, const Asked& asked);
-
-/// Checks the message types of a call against those of the task or method.
-/// @param what returns a name of the task or method for the text of an error.
-template <class Type, class Name>
-Result<void> check_call(const Type& type, const Asked& asked, Name&& what) {
-  const bool gives =
-      asked.output == nullptr || asked.output == type.output || asked.output->full_name() == type.output->full_name();
-  if (type.streamed == asked.stream && gives && asked.input.is_a(*type.input)) [[likely]]
-    return {};
-  return fail(misfit(what(), *type.input, *type.output, type.streamed, asked));
-}
-
-/// Registers the library's message types with CAF, once in a process; call before any CAF configuration is made.
-void init_message_types();
-
-/// The actor system of a process, and the port that sends its requests.
-struct SystemParts {
-  std::unique_ptr<caf::actor_system> system;
-  std::unique_ptr<RequestPort> port;
-};
-
-/// Starts an actor system and a port. `config` must outlive them.
-/// @returns `unavailable` if the machine lacks threads for them.
-[[nodiscard]] Result<SystemParts> start_system(caf::actor_system_config& config,
-                                               RequestPort::MessageHandler on_message);
-
-/// Makes the options of this process's links: plaintext if `insecure`, otherwise TLS with the certificates of a folder
-/// (empty: the user's own), which are checked, or created if `make` is set.
-[[nodiscard]] Result<LinkOptions> link_options(const std::string& certificates, bool insecure, bool make);
-
-/// A limit in whole milliseconds, rounded up, at least 1: in messages, 0 means that there is none.
-[[nodiscard]] std::uint64_t to_limit_ms(Duration limit) noexcept;
-
-/// Converts options to a resource request.
-/// @returns `invalid_argument` with the rule that is broken.
-[[nodiscard]] Result<v1::ResourceRequest> to_request(const Options& options, const Needs& needs,
-                                                     const std::string& default_name);
 
 } // namespace gpuactors::detail

@@ -1,5 +1,5 @@
-#include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
+#include <gpuactors/cluster/detail/system_parts.hpp>
 
 #include <fmt/format.h>
 

@@ -2,7 +2,6 @@
 #include <gpuactors/cluster/detail/launcher.hpp>
 #include <gpuactors/wire/json.hpp>
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -29,7 +28,7 @@ Launcher::Launcher(LauncherOptions options) : options_(std::move(options)) {
       const auto running = running_.find(number_of(process));
       if (running == running_.end())
         return;
-      running->second.last_line = line.text;
+      running->second.last_lines.add(line.holder, line.text);
       purpose = running->second.purpose;
     }
     options_.on_line({number_of(process), purpose, line.holder, stream, line.text, time});
@@ -110,8 +109,8 @@ void Launcher::exited(const Process& process, const ExitStatus& status) {
   {
     const std::lock_guard lock{mutex_};
     const auto running = running_.extract(message.worker());
-    if (!running.empty() && !running.mapped().last_line.empty() && !status.succeeded())
-      *message.mutable_text() += fmt::format("; its last line was \"{}\"", running.mapped().last_line);
+    if (!running.empty() && !status.succeeded())
+      running.mapped().last_lines.write_to(message);
     agent = agent_;
   }
   caf_version::post(agent, std::move(message));

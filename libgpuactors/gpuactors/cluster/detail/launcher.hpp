@@ -2,6 +2,7 @@
 // line. Internal to the cluster layer.
 #pragma once
 
+#include <gpuactors/agent/last_lines.hpp>
 #include <gpuactors/agent/process_agent.hpp>
 #include <gpuactors/agent/process_table.hpp>
 
@@ -54,8 +55,7 @@ private:
   struct Running {
     ProcessId process;
     std::string purpose;
-    // The worker's last line; often says why it ended.
-    std::string last_line;
+    LastLines last_lines;
   };
   // By the agent's number of the worker, which is also its tag in the table.
   std::map<std::uint64_t, Running> running_;

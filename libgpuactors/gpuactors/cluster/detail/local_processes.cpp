@@ -62,7 +62,7 @@ Result<void> LocalProcesses::start(const std::string& name, const LocalRole& rol
   command.arguments = to_arguments(role);
   command.set = std::move(environment);
   command.set[local_role_variable] = "1";
-  command.removed = {"GPUACTORS_BROKER"};
+  command.removed = {"GPUACTORS_BROKER", "GPUACTORS_CERTS"};
   command.tag = name;
   {
     // Its first line may come before `start` has returned.

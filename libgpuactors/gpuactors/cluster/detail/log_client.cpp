@@ -304,7 +304,7 @@ Result<std::size_t> LogClient::ask(bool follow, Duration wait) {
   message.set_actor(actor_.value());
   message.set_count(count_);
   message.set_follow(follow);
-  message.set_wait_ms(static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(wait).count()));
+  message.set_wait_ms(to_milliseconds(wait));
   auto reply = std::make_shared<MessageReply<v1::LogLines>>();
   core_.port().ask(reply, agent_, soon(wait + longest_absence()), std::move(message));
   if (*lost_) // the connection was lost before this request was entered, so nothing else would fail it

@@ -1,12 +1,11 @@
 #include <gpuactors/agent/core/mps.hpp>
 #include <gpuactors/agent/process_agent.hpp>
 #include <gpuactors/base/random_id.hpp>
-#include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/describe.hpp>
 #include <gpuactors/cluster/detail/node_part.hpp>
 #include <gpuactors/cluster/detail/offered_resources.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
-#include <gpuactors/device/discovery.hpp>
+#include <gpuactors/wire/protobuf.hpp>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -76,24 +75,18 @@ std::vector<std::string> uuids_of(const v1::Node& node) {
 /// The node's resources, with the devices that its programs see.
 Result<v1::Node> node_of(const NodeDaemon& options, const std::string& name, const v1::Node& seen) {
   GPUACTORS_LET(node, describe_node({name, options.labels, options.cpus, options.resources, options.host_memory_bytes,
-                                     options.accelerator_root}));
-  *node.mutable_devices() = seen.devices();
-  for (const auto distance : distances_between(uuids_of(node)))
-    node.add_distances(distance);
+                                     options.accelerator_root},
+                                    seen));
   GPUACTORS_TRY(check_texts(node));
   return std::move(node);
-}
-
-std::int64_t signed_milliseconds(Duration duration) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
 
 /// What the workers of the node are told, but for the agent's address.
 v1::WorkerSetup setup_of(const LinkOptions& links, const NodeDaemon& options, std::string node) {
   v1::WorkerSetup setup;
   setup.set_node(std::move(node));
-  setup.set_heartbeat_ms(signed_milliseconds(links.heartbeat));
-  setup.set_link_timeout_ms(signed_milliseconds(links.timeout));
+  setup.set_heartbeat_ms(to_milliseconds(links.heartbeat));
+  setup.set_link_timeout_ms(to_milliseconds(links.timeout));
   setup.set_no_jit(!options.runtime_source);
   if (const auto& files = links.certificates)
     setup.set_certificates(files->certificate.parent_path().string());

@@ -43,4 +43,10 @@ Result<v1::Node> describe_node(const OfferedResources& offered) {
   return node;
 }
 
+Result<v1::Node> describe_node(const OfferedResources& offered, v1::Node seen) {
+  GPUACTORS_LET(node, describe_node(offered));
+  seen.MergeFrom(node);
+  return seen;
+}
+
 } // namespace gpuactors::detail

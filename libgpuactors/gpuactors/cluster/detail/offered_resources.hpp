@@ -28,4 +28,7 @@ struct OfferedResources {
 ///          node, or a part of an accelerator.
 [[nodiscard]] Result<v1::Node> describe_node(const OfferedResources& offered);
 
+/// The same with the devices that the node's programs see, and whatever else `add_devices` says of them there.
+[[nodiscard]] Result<v1::Node> describe_node(const OfferedResources& offered, v1::Node seen);
+
 } // namespace gpuactors::detail

@@ -20,8 +20,7 @@ public:
 
   void on_reply(MessageContent& content) override {
     if (const auto dispatcher = dispatcher_.lock())
-      dispatcher->placed(shape_, request_, content.get_as<v1::Granted>(0),
-                         Place{content.get_as<caf::strong_actor_ptr>(1), content.get_as<caf::strong_actor_ptr>(2)});
+      dispatcher->placed(shape_, request_, content.get_as<v1::Granted>(0), handles_in(content));
   }
 
   void on_error(Error error) override {
@@ -80,12 +79,12 @@ void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) 
     return;
   v1::CancelCall message;
   message.set_force(how == Cancel::force);
-  caf::strong_actor_ptr control;
+  caf::strong_actor_ptr worker;
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
     if (const auto attempt = core_.withdraw(task, outbox.orders)) {
-      control = places_.at(attempt->lease).control;
+      worker = holders_.at(attempt->lease).worker;
       message.set_lease(attempt->lease.value());
       message.set_call(attempt->call.value());
     }
@@ -94,24 +93,24 @@ void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) 
   task.finish(fail(reason));
   stop_timers(task);
   flush(outbox);
-  if (control != nullptr)
-    port_.tell(control, std::move(message));
+  if (worker != nullptr)
+    port_.tell(worker, std::move(message));
 }
 
 void TaskDispatcher::credit(const PendingTask& task, std::uint32_t items) {
   v1::StreamCredit message;
-  caf::strong_actor_ptr control;
+  caf::strong_actor_ptr worker;
   {
     const std::lock_guard lock{mutex_};
     const auto attempt = core_.attempt_of(task);
     if (!attempt)
       return; // the task is over, and nobody waits for credit
-    control = places_.at(attempt->lease).control;
+    worker = holders_.at(attempt->lease).worker;
     message.set_lease(attempt->lease.value());
     message.set_call(attempt->call.value());
   }
   message.set_items(items);
-  port_.tell(control, std::move(message));
+  port_.tell(worker, std::move(message));
 }
 
 void TaskDispatcher::answered(PendingTask& task, bool runner_suspect) {
@@ -154,10 +153,11 @@ void TaskDispatcher::reclaim(LeaseId lease) {
   carry_out([&](Orders& orders) { core_.reclaim(lease, orders); });
 }
 
-void TaskDispatcher::placed(const ShapePtr& shape, std::uint64_t request, const v1::Granted& message, Place place) {
+void TaskDispatcher::placed(const ShapePtr& shape, std::uint64_t request, const v1::Granted& message,
+                            HolderHandles told) {
   const TaskCore::LeaseKey key{LeaseId{message.lease().id()}, message.lease().epoch()};
-  if (place.holder != nullptr || workers_ == nullptr)
-    return granted(shape, request, key, std::move(place));
+  if (told.holder != nullptr || workers_ == nullptr)
+    return granted(shape, request, key, std::move(told));
   {
     const std::lock_guard lock{mutex_};
     core_.looks_up(key.id);
@@ -165,30 +165,32 @@ void TaskDispatcher::placed(const ShapePtr& shape, std::uint64_t request, const 
   v1::FindHolder wanted;
   wanted.set_lease(message.lease().id());
   wanted.set_epoch(message.lease().epoch());
-  workers_->find(message.address(), wanted, [weak = weak_from_this(), shape, request, key](Result<Place> found) {
-    const auto self = weak.lock();
-    if (self == nullptr)
-      return;
-    if (found)
-      return self->granted(shape, request, key, std::move(*found));
-    {
-      const std::lock_guard lock{self->mutex_};
-      self->core_.lost(key.id);
-    }
-    self->release(key);
-    if (!holder_has_ended(found.error()) || !self->ask_again(shape, request))
-      self->refused(shape, request, found.error());
-  });
+  workers_->find(message.address(), wanted,
+                 [weak = weak_from_this(), shape, request, key](Result<HolderHandles> found) {
+                   const auto self = weak.lock();
+                   if (self == nullptr)
+                     return;
+                   if (found)
+                     return self->granted(shape, request, key, std::move(*found));
+                   {
+                     const std::lock_guard lock{self->mutex_};
+                     self->core_.lost(key.id);
+                   }
+                   self->release(key);
+                   if (!holder_has_ended(found.error()) || !self->ask_again(shape, request))
+                     self->refused(shape, request, found.error());
+                 });
 }
 
-void TaskDispatcher::granted(const ShapePtr& shape, std::uint64_t request, TaskCore::LeaseKey lease, Place place) {
-  const auto runner = place.holder;
+void TaskDispatcher::granted(const ShapePtr& shape, std::uint64_t request, TaskCore::LeaseKey lease,
+                             HolderHandles handles) {
+  const auto runner = handles.holder;
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
-    places_[lease.id] = std::move(place);
+    holders_[lease.id] = std::move(handles);
     if (!core_.granted(shape, request, lease, Clock::now(), outbox.orders)) {
-      places_.erase(lease.id);
+      holders_.erase(lease.id);
       return;
     }
     admit(outbox);
@@ -246,18 +248,16 @@ std::vector<LeaseId> TaskDispatcher::leases() const {
 void TaskDispatcher::close() {
   // Declared before the lock, so that they are destroyed after it is released.
   std::shared_ptr<void> remains;
-  decltype(places_) places;
+  decltype(holders_) holders;
   const std::lock_guard lock{mutex_};
   remains = core_.close();
-  places.swap(places_);
+  holders.swap(holders_);
 }
 
 // -- orders --------------------------------------------------------------------------------------
 
 void TaskDispatcher::admit(Outbox& outbox) {
   auto& orders = outbox.orders;
-  if (orders.first_run)
-    admit(std::move(*orders.first_run), outbox);
   // One that cannot be sent makes room for others, which come behind.
   for (std::size_t i = 0; i < orders.runs.size(); ++i)
     admit(std::move(orders.runs[i]), outbox);
@@ -266,41 +266,35 @@ void TaskDispatcher::admit(Outbox& outbox) {
     message.set_call(call.value());
     message.set_lease(lease.value());
     message.set_take_back(true);
-    outbox.recalls.emplace_back(places_.at(lease).control, std::move(message));
+    outbox.recalls.emplace_back(holders_.at(lease).worker, std::move(message));
   }
   for (const auto& lease : orders.releases)
-    places_.erase(lease.id);
+    holders_.erase(lease.id);
 }
 
 void TaskDispatcher::admit(Orders::Run run, Outbox& outbox) {
-  const auto& runner = places_.at(run.lease).holder;
+  const auto& runner = holders_.at(run.lease).holder;
   auto task = std::static_pointer_cast<PendingTask>(std::move(run.task));
   const auto ticket = port_.add(task, runner, never);
   if (!ticket)
     return core_.not_sent(std::move(task), ticket.error(), Clock::now(), outbox.orders);
   task->ticket_ = *ticket;
   TaskCore::begin(*task, port_.call_id(*ticket));
-  if (!outbox.first_run)
-    outbox.first_run.emplace(Outbox::Run{std::move(task), runner, *ticket});
-  else
-    outbox.runs.push_back({std::move(task), runner, *ticket});
+  outbox.runs.push_back({std::move(task), runner, *ticket});
 }
 
 void TaskDispatcher::flush(Outbox& outbox) {
   auto& orders = outbox.orders;
-  const auto deliver = [this](const Outbox::Run& run) {
+  for (std::size_t i = 0; i < outbox.runs.size(); ++i) {
+    const auto& run = outbox.runs[i];
     // A copy: the runner may have ended, and another thread be sending the task again.
     auto call = run.task->call;
     call.id = port_.call_id(run.ticket);
     port_.deliver(run.ticket, run.runner, std::move(call));
-  };
-  if (outbox.first_run)
-    deliver(*outbox.first_run);
-  for (const auto& run : outbox.runs)
-    deliver(run);
+  }
   mark_sent(outbox);
-  for (auto& [control, message] : outbox.recalls)
-    port_.tell(control, std::move(message));
+  for (auto& [worker, message] : outbox.recalls)
+    port_.tell(worker, std::move(message));
   for (const auto& lease : orders.releases)
     release(lease);
   for (const auto& wanted : orders.acquires)
@@ -319,12 +313,11 @@ void TaskDispatcher::flush(Outbox& outbox) {
 
 void TaskDispatcher::mark_sent(const Outbox& outbox) {
   // Without other processes, no task is sent ahead, and none is recalled.
-  if (workers_ == nullptr || !outbox.first_run)
+  if (workers_ == nullptr || outbox.runs.empty())
     return;
   const std::lock_guard lock{mutex_};
-  TaskCore::sent(*outbox.first_run->task, port_.call_id(outbox.first_run->ticket));
-  for (const auto& run : outbox.runs)
-    TaskCore::sent(*run.task, port_.call_id(run.ticket));
+  for (std::size_t i = 0; i < outbox.runs.size(); ++i)
+    TaskCore::sent(*outbox.runs[i].task, port_.call_id(outbox.runs[i].ticket));
 }
 
 void TaskDispatcher::acquire(const Orders::Acquire& wanted) {
@@ -387,7 +380,7 @@ void TaskDispatcher::start_timer(const std::shared_ptr<PendingTask>& task, Timer
 void TaskDispatcher::stop_timers(PendingTask& task) {
   for (auto& each : task.timers_)
     if (const auto timer = std::atomic_ref{each}.load(); timer != 0)
-      port_.abandon(timer, Error{Errc::cancelled, "the task is over"});
+      port_.forget(timer);
 }
 
 } // namespace gpuactors::detail

@@ -63,8 +63,7 @@ private:
       RequestPort::Ticket ticket;
     };
     Orders orders;
-    std::optional<Run> first_run;
-    std::vector<Run> runs;
+    Few<Run> runs;
     std::vector<std::pair<caf::strong_actor_ptr, v1::CancelCall>> recalls;
   };
 
@@ -84,8 +83,8 @@ private:
   void answered(PendingTask& task, bool runner_suspect);
   /// Queues a task that `error` ended again, if it has retries left. @returns whether it does.
   bool retry(const std::shared_ptr<PendingTask>& task, const Error& error);
-  void placed(const ShapePtr& shape, std::uint64_t request, const v1::Granted& granted, Place place);
-  void granted(const ShapePtr& shape, std::uint64_t request, TaskCore::LeaseKey lease, Place place);
+  void placed(const ShapePtr& shape, std::uint64_t request, const v1::Granted& granted, HolderHandles told);
+  void granted(const ShapePtr& shape, std::uint64_t request, TaskCore::LeaseKey lease, HolderHandles handles);
   void refused(const ShapePtr& shape, std::uint64_t request, const Error& error);
   /// A lease had ended before it could be used: the tasks stay queued, and another lease is requested after a pause.
   /// @returns false when that has happened too often.
@@ -107,7 +106,7 @@ private:
   mutable std::mutex mutex_;
   // Guarded by the mutex: what is decided, and for each lease that the core holds, who runs its tasks.
   TaskCore core_;
-  std::unordered_map<LeaseId, Place> places_;
+  std::unordered_map<LeaseId, HolderHandles> holders_;
 };
 
 } // namespace gpuactors::detail

@@ -18,11 +18,11 @@ public:
   }
 
   void on_reply(MessageContent& content) override {
-    Place place{content.get_as<caf::strong_actor_ptr>(1), std::move(control_)};
-    if (place.holder == nullptr)
+    HolderHandles found{content.get_as<caf::strong_actor_ptr>(1), std::move(control_)};
+    if (found.holder == nullptr)
       done_(fail(Errc::stale_epoch, "the lease is not held there any more"));
     else
-      done_(std::move(place));
+      done_(std::move(found));
   }
 
   void on_error(Error error) override {

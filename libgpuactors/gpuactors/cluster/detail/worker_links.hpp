@@ -2,6 +2,7 @@
 // layer.
 #pragma once
 
+#include <gpuactors/cluster/detail/holder_handles.hpp>
 #include <gpuactors/wire/links.hpp>
 
 #include <map>
@@ -11,12 +12,6 @@
 #include <vector>
 
 namespace gpuactors::detail {
-
-/// A holder, and the control actor of the holder's process.
-struct Place {
-  caf::strong_actor_ptr holder;
-  caf::strong_actor_ptr control;
-};
 
 /// Whether a look-up says that the holder has ended since it was told of, and not that it cannot be asked.
 [[nodiscard]] inline bool holder_has_ended(const Error& error) noexcept {
@@ -28,7 +23,7 @@ struct Place {
 /// thread.
 class WorkerLinks : public std::enable_shared_from_this<WorkerLinks> {
 public:
-  using OnFound = std::function<void(Result<Place>)>;
+  using OnFound = std::function<void(Result<HolderHandles>)>;
 
   WorkerLinks(RequestPort& port, Links& links) : port_(port), links_(links) {
     // nop

@@ -38,7 +38,7 @@ struct Shared {
 
 /// Streams, pool and kernels of one lease. Memory, events and kernels are the primary context's, which
 /// is current while we call; the streams say which SMs the work runs on (partition.hpp).
-class CudaBackend final : public Backend, private Keeper {
+class CudaBackend final : public BasicBackend, private Keeper {
 public:
   CudaBackend(Shared shared, BackendOptions options);
   ~CudaBackend() override;
@@ -137,6 +137,8 @@ private:
   /// Lets the driver see how far streams have come: it gives no memory back behind work that nobody has seen done.
   /// @returns whether all that was freed is behind such work.
   bool see_frees() noexcept;
+  /// Whether work of `stream` is under way. If not, the driver has seen all its work done. `free_mutex_` is held.
+  bool is_busy(CUstream stream, CUevent mark) noexcept;
   /// Shared memory and that of other libraries are beside what the pool has: together they stay within the limit. The
   /// mutex for that is held.
   void keep_beside() noexcept;

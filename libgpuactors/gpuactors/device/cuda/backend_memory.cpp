@@ -50,16 +50,35 @@ bool CudaBackend::give_back() noexcept {
 bool CudaBackend::see_frees() noexcept {
   const Current current{*shared_.primary};
   const std::lock_guard guard{free_mutex_};
-  // For a stream that is captured the service stream waits for what it had before.
-  const auto is_busy = [this](CUstream stream) {
-    return stream != captured_ && driver().stream_query(stream) == CUDA_ERROR_NOT_READY;
-  };
-  if (has_freed_) {
-    has_freed_ = service_ != nullptr && is_busy(service_);
-    for (auto* stream : streams_)
-      has_freed_ = is_busy(stream) || has_freed_;
-  }
+  if (!has_freed_)
+    return true;
+  auto mark = events_.take();
+  if (!mark)
+    return false;
+  has_freed_ = service_ != nullptr && is_busy(service_, *mark);
+  for (auto* stream : streams_)
+    has_freed_ = is_busy(stream, *mark) || has_freed_;
+  events_.give_back(*mark);
   return !has_freed_;
+}
+
+bool CudaBackend::is_busy(CUstream stream, CUevent mark) noexcept {
+  // For a stream that is captured the service stream waits for what it had before.
+  if (stream == captured_)
+    return false;
+  if (driver().stream_query(stream) == CUDA_ERROR_NOT_READY)
+    return true;
+  // For the driver only waits end the use of what was freed, not looks. It waits for a mark that has been passed, which
+  // takes microseconds: the stream itself may get more meanwhile, which may take for ever.
+  constexpr Duration enough = std::chrono::microseconds{500};
+  if (driver().event_record(mark, stream) != CUDA_SUCCESS)
+    return false; // the context is lost
+  const auto start = Clock::now();
+  while (driver().event_query(mark) == CUDA_ERROR_NOT_READY)
+    if (Clock::now() - start > enough)
+      return true;
+  (void)driver().event_synchronize(mark);
+  return false;
 }
 
 Result<void> CudaBackend::wait_for_frees() {
@@ -193,8 +212,10 @@ Result<void> CudaBackend::copy(void* target, const void* source, std::size_t byt
   GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
   // Addresses are unified: the driver sees the direction.
-  return check(driver().memcpy_async(address(target), address(source), bytes, native(stream)), "cuMemcpyAsync",
-               Errc::copy_failed, fmt::format("{} B", bytes));
+  const auto begun = driver().memcpy_async(address(target), address(source), bytes, native(stream));
+  if (begun == CUDA_SUCCESS) [[likely]]
+    return {};
+  return check(begun, "cuMemcpyAsync", Errc::copy_failed, fmt::format("{} B", bytes));
 }
 
 Result<void> CudaBackend::fetch(void* host, const void* source, std::size_t bytes, StreamHandle stream) {
@@ -202,7 +223,7 @@ Result<void> CudaBackend::fetch(void* host, const void* source, std::size_t byte
   // wait is.
   auto staged = bytes <= most_staged ? host_memory(bytes) : Result<std::shared_ptr<void>>{nullptr};
   if (!staged || *staged == nullptr)
-    return Backend::fetch(host, source, bytes, stream);
+    return BasicBackend::fetch(host, source, bytes, stream);
   GPUACTORS_TRY(copy(staged->get(), source, bytes, CopyKind::device_to_host, stream));
   if (auto waited = synchronize(stream); !waited) {
     // The copy may be under way: nobody else gets the memory before it is done.
@@ -215,9 +236,9 @@ Result<void> CudaBackend::fetch(void* host, const void* source, std::size_t byte
 
 Result<void> CudaBackend::copy_from(Device& other, void* target, const void* source, std::size_t bytes,
                                     StreamHandle stream) {
-  auto* const there = dynamic_cast<CudaDevice*>(&other);
+  auto* const there = dynamic_cast<CudaDevice*>(&other.undecorated());
   if (there == nullptr)
-    return Backend::copy_from(other, target, source, bytes, stream);
+    return BasicBackend::copy_from(other, target, source, bytes, stream);
   GPUACTORS_TRY(shared_.primary->alive());
   GPUACTORS_LET(from, there->primary());
   GPUACTORS_TRY(from->alive());
@@ -235,8 +256,10 @@ Result<void> CudaBackend::copy_from(Device& other, void* target, const void* sou
 Result<void> CudaBackend::fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) {
   GPUACTORS_TRY(shared_.primary->alive());
   const Current current{*shared_.primary};
-  return check(driver().memset_d8_async(address(target), value, bytes, native(stream)), "cuMemsetD8Async",
-               Errc::copy_failed, fmt::format("{} B", bytes));
+  const auto begun = driver().memset_d8_async(address(target), value, bytes, native(stream));
+  if (begun == CUDA_SUCCESS) [[likely]]
+    return {};
+  return check(begun, "cuMemsetD8Async", Errc::copy_failed, fmt::format("{} B", bytes));
 }
 
 } // namespace gpuactors::cuda

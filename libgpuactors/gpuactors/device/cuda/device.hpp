@@ -22,7 +22,7 @@ struct Runtime {
 };
 
 /// A device. Its primary context is retained when it is first opened, and then kept: making one takes long. Any thread.
-class CudaDevice final : public Device {
+class CudaDevice final : public BasicDevice {
 public:
   CudaDevice(Runtime& runtime, DeviceInfo info) : runtime_(runtime), info_(std::move(info)) {
     // nop

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 namespace gpuactors::cuda {
 
@@ -77,8 +78,9 @@ Poller::Bell::Bell() {
 
 void Poller::Bell::announce() {
   const std::lock_guard guard{mutex};
-  has_new = true;
-  rung.notify_one();
+  // Once is enough until the thread has looked: each more would wake it for nothing.
+  if (!std::exchange(has_new, true))
+    rung.notify_one();
 }
 
 bool Poller::Bell::is_expected() const {

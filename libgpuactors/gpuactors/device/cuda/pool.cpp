@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gpuactors::cuda {
 
 void MemoryPool::close() noexcept {
@@ -21,8 +23,10 @@ Result<void> MemoryPool::open(std::uint64_t limit_bytes) {
   props.maxSize = round_up(limit_bytes, chunk_bytes) + chunk_bytes;
   GPUACTORS_TRY(primary_->check(primary_->driver().mem_pool_create(&pool_, &props), "cuMemPoolCreate",
                                 Errc::out_of_memory, fmt::format("maximum {} B", props.maxSize)));
-  // Kept, not returned to the device at every synchronization: the lease holds it anyway.
-  GPUACTORS_TRY(set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, limit_bytes));
+  // Kept, not returned to the device at every synchronization: the lease holds it anyway. A chunk at least, or each
+  // message of a small lease would map its only one anew.
+  limit_bytes_ = limit_bytes;
+  GPUACTORS_TRY(set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, std::max<std::uint64_t>(limit_bytes, chunk_bytes)));
   GPUACTORS_TRY(set_flag(CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, 1));
   GPUACTORS_TRY(set_flag(CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, 1));
   // No: it makes streams of one actor wait for each other where the program did not say so.
@@ -30,6 +34,8 @@ Result<void> MemoryPool::open(std::uint64_t limit_bytes) {
 }
 
 void MemoryPool::keep(std::uint64_t bytes) noexcept {
+  if (bytes == limit_bytes_)
+    bytes = std::max<std::uint64_t>(bytes, chunk_bytes);
   // They fail only when the context is lost.
   (void)set(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, bytes);
   cuuint64_t reserved = 0;
@@ -54,8 +60,10 @@ Result<void> MemoryPool::set_flag(CUmemPool_attribute attribute, int value) {
 
 Result<void*> MemoryPool::allocate(std::size_t bytes, CUstream stream) {
   CUdeviceptr pointer = 0;
-  GPUACTORS_TRY(primary_->check(primary_->driver().mem_alloc_from_pool_async(&pointer, bytes, pool_, stream),
-                                "cuMemAllocFromPoolAsync", Errc::out_of_memory, fmt::format("asked {} B", bytes)));
+  const auto result = primary_->driver().mem_alloc_from_pool_async(&pointer, bytes, pool_, stream);
+  if (result != CUDA_SUCCESS)
+    GPUACTORS_TRY(
+        primary_->check(result, "cuMemAllocFromPoolAsync", Errc::out_of_memory, fmt::format("asked {} B", bytes)));
   return reinterpret_cast<void*>(pointer); // NOLINT(performance-no-int-to-ptr): it is how the driver spells pointers
 }
 

@@ -31,7 +31,7 @@ public:
   Result<void*> allocate(std::size_t bytes, CUstream stream);
 
   /// How much of what is freed stays for the next who asks; the rest goes back to the device, at once or when a stream
-  /// is next waited for. Any thread.
+  /// is next waited for. With the whole limit, a chunk stays also if the limit is less. Any thread.
   void keep(std::uint64_t bytes) noexcept;
 
   /// Gives back to the device what is not in use. Any thread.
@@ -47,6 +47,7 @@ private:
 
   std::shared_ptr<Primary> primary_;
   CUmemoryPool pool_ = nullptr;
+  std::uint64_t limit_bytes_ = 0;
 };
 
 } // namespace gpuactors::cuda

@@ -96,6 +96,20 @@ public:
     return inner_->copy(target, source, bytes, kind, stream);
   }
 
+  Result<void> fetch(void* host, const void* source, std::size_t bytes, StreamHandle stream) override {
+    GPUACTORS_TRY(plan_->enter(Call::copy));
+    auto outcome = inner_->fetch(host, source, bytes, stream);
+    // As in `synchronize`.
+    GPUACTORS_TRY(plan_->enter(Call::synchronize));
+    return outcome;
+  }
+
+  Result<void> copy_from(Device& other, void* target, const void* source, std::size_t bytes,
+                         StreamHandle stream) override {
+    GPUACTORS_TRY(plan_->enter(Call::copy_from));
+    return inner_->copy_from(other, target, source, bytes, stream);
+  }
+
   Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) override {
     GPUACTORS_TRY(plan_->enter(Call::fill));
     return inner_->fill(target, value, bytes, stream);
@@ -103,6 +117,32 @@ public:
 
   [[nodiscard]] std::size_t footprint(std::size_t bytes) const noexcept override {
     return inner_->footprint(bytes);
+  }
+
+  Result<std::shared_ptr<void>> host_memory(std::size_t bytes) override {
+    GPUACTORS_TRY(plan_->enter(Call::host_memory));
+    return inner_->host_memory(bytes);
+  }
+
+  Result<void> attach(std::uint64_t footprint) override {
+    GPUACTORS_TRY(plan_->enter(Call::attach));
+    GPUACTORS_TRY(inner_->attach(footprint));
+    plan_->count(&Held::attachments, 1);
+    return {};
+  }
+
+  void detach(std::uint64_t footprint) noexcept override {
+    inner_->detach(footprint);
+    plan_->count(&Held::attachments, -1);
+  }
+
+  void let_go(std::shared_ptr<SharedMemory> memory, std::span<const EventHandle> readers) noexcept override {
+    inner_->let_go(std::move(memory), readers);
+    plan_->count(&Held::attachments, -1);
+  }
+
+  void settle() noexcept override {
+    inner_->settle();
   }
 
   Result<void> launch(const KernelInfo& kernel, const KernelExtent& extent, const void* pack, std::size_t pack_bytes,
@@ -128,15 +168,13 @@ public:
     return inner_->launch(graph, stream);
   }
 
-  Result<std::shared_ptr<void>> host_memory(std::size_t bytes) override {
-    return inner_->host_memory(bytes);
-  }
-
   Result<std::shared_ptr<void>> make_current() override {
+    GPUACTORS_TRY(plan_->enter(Call::make_current));
     return inner_->make_current();
   }
 
   Result<RuntimeKernel> compile(const KernelSource& source) override {
+    GPUACTORS_TRY(plan_->enter(Call::compile));
     return inner_->compile(source);
   }
 
@@ -179,6 +217,25 @@ Result<std::unique_ptr<Backend>> FaultyDevice::open(const BackendOptions& option
   GPUACTORS_TRY(plan_->enter(Call::open));
   GPUACTORS_LET(inner, inner_->open(options));
   return std::make_unique<FaultyBackend>(std::move(inner), plan_);
+}
+
+Result<std::size_t> FaultyDevice::shared_footprint(std::size_t bytes) {
+  GPUACTORS_TRY(plan_->enter(Call::shared_footprint));
+  return inner_->shared_footprint(bytes);
+}
+
+Result<std::shared_ptr<SharedMemory>> FaultyDevice::make_shared_memory(std::size_t bytes) {
+  GPUACTORS_TRY(plan_->enter(Call::make_shared_memory));
+  return inner_->make_shared_memory(bytes);
+}
+
+Result<std::shared_ptr<SharedMemory>> FaultyDevice::open_shared_memory(int descriptor, std::size_t bytes) {
+  GPUACTORS_TRY(plan_->enter(Call::open_shared_memory));
+  return inner_->open_shared_memory(descriptor, bytes);
+}
+
+void FaultyDevice::dispose(std::shared_ptr<void> what) {
+  inner_->dispose(std::move(what));
 }
 
 std::function<std::shared_ptr<Device>(std::shared_ptr<Device>)> decorator(std::shared_ptr<Plan> plan,

@@ -5,10 +5,62 @@ namespace gpuactors::faulty {
 
 namespace {
 
-constexpr std::array<std::string_view, call_kinds> names{
-    "open",   "memory",   "make_stream", "synchronize", "make_event", "record", "wait",    "query",
-    "notify", "allocate", "copy",        "fill",        "launch",     "gemm",   "capture",
-};
+constexpr std::string_view unknown = "unknown";
+
+constexpr std::string_view name_of(Call call) noexcept {
+  // Without a default, so that the compiler misses a kind that has no name.
+  switch (call) {
+  case Call::open:
+    return "open";
+  case Call::memory:
+    return "memory";
+  case Call::make_stream:
+    return "make_stream";
+  case Call::synchronize:
+    return "synchronize";
+  case Call::make_event:
+    return "make_event";
+  case Call::record:
+    return "record";
+  case Call::wait:
+    return "wait";
+  case Call::query:
+    return "query";
+  case Call::notify:
+    return "notify";
+  case Call::allocate:
+    return "allocate";
+  case Call::copy:
+    return "copy";
+  case Call::fill:
+    return "fill";
+  case Call::launch:
+    return "launch";
+  case Call::gemm:
+    return "gemm";
+  case Call::capture:
+    return "capture";
+  case Call::host_memory:
+    return "host_memory";
+  case Call::copy_from:
+    return "copy_from";
+  case Call::make_current:
+    return "make_current";
+  case Call::compile:
+    return "compile";
+  case Call::attach:
+    return "attach";
+  case Call::shared_footprint:
+    return "shared_footprint";
+  case Call::make_shared_memory:
+    return "make_shared_memory";
+  case Call::open_shared_memory:
+    return "open_shared_memory";
+  }
+  return unknown;
+}
+
+static_assert(name_of(static_cast<Call>(call_kinds)) == unknown, "call_kinds does not count the last kind");
 
 Failure context_lost_failure() {
   return fail(Errc::context_lost, "the context is lost (injected)");
@@ -17,8 +69,7 @@ Failure context_lost_failure() {
 } // namespace
 
 std::string_view to_string(Call call) noexcept {
-  const auto index = static_cast<std::size_t>(call);
-  return index < names.size() ? names[index] : "unknown";
+  return name_of(call);
 }
 
 void Plan::fail_at(Call call, std::uint64_t n, Error error) {

@@ -17,7 +17,7 @@ namespace gpuactors::host {
 
 namespace {
 
-/// An event: its last record. The mutex is there for `query`, which any thread may call.
+/// An event: its last record. The mutex is there because any thread may record it and ask for it.
 struct HostEvent {
   std::mutex mutex;
   std::shared_ptr<Record> last;

@@ -18,7 +18,7 @@ inline constexpr std::size_t block_bytes = 256;
   return (bytes + block_bytes - 1) / block_bytes * block_bytes;
 }
 
-class HostBackend final : public Backend {
+class HostBackend final : public BasicBackend {
 public:
   /// @param memory counts what is really allocated: memory whose free is still queued counts until it is freed.
   HostBackend(const BackendOptions& options, Pool& pool, std::shared_ptr<Quota> memory, int threads);
@@ -52,7 +52,7 @@ public:
   Result<void> fill(void* target, std::uint8_t value, std::size_t bytes, StreamHandle stream) override;
   [[nodiscard]] std::size_t footprint(std::size_t bytes) const noexcept override;
 
-  using Backend::launch;
+  using BasicBackend::launch;
   Result<void> launch(const KernelInfo& kernel, const KernelExtent& extent, const void* pack, std::size_t pack_bytes,
                       StreamHandle stream) override;
   Result<void> gemm(const Gemm& product, StreamHandle stream) override;

@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds left_for{1};
 constexpr std::chrono::microseconds look_before_sleep{25};
 
 /// The most `Plain`s to keep: enough that a stream that is filled while it runs rarely allocates, as long as the
-/// device's `Leave` allows more.
+/// device's `Allowance` allows more.
 constexpr std::size_t most_kept_plains = 4096;
 constexpr std::size_t plains_at_once = 256;
 
@@ -79,13 +79,13 @@ void Record::complete() {
 
 // -- streams -------------------------------------------------------------------------------------
 
-Core::Core(Pool& pool, int permits) : pool_(pool), leave_(pool.leave()), permits_(permits) {
+Core::Core(Pool& pool, int permits) : pool_(pool), allowance_(pool.allowance()), permits_(permits) {
   // nop
 }
 
 Core::~Core() {
   if (kept_plains_ > plains_at_once)
-    leave_->give_back(kept_plains_ - plains_at_once);
+    allowance_->give_back(kept_plains_ - plains_at_once);
 }
 
 HostStream* Core::make_stream() {
@@ -138,7 +138,7 @@ std::unique_ptr<Plain> Core::take_plain() {
 
 bool Core::may_keep() {
   if (plains_.size() == kept_plains_ && kept_plains_ < most_kept_plains
-      && (kept_plains_ == 0 || leave_->take(plains_at_once)))
+      && (kept_plains_ == 0 || allowance_->take(plains_at_once)))
     kept_plains_ += plains_at_once;
   return plains_.size() < kept_plains_;
 }

@@ -23,7 +23,7 @@
 namespace gpuactors::host {
 
 class Core;
-class Leave;
+class Allowance;
 class Pool;
 struct HostStream;
 
@@ -195,7 +195,7 @@ private:
   void signal();
 
   Pool& pool_;
-  std::shared_ptr<Leave> leave_;
+  std::shared_ptr<Allowance> allowance_;
   const int permits_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -204,7 +204,7 @@ private:
   std::deque<HostStream*> ready_;
   /// Memory for the next plain ops.
   std::vector<std::unique_ptr<Plain>> plains_;
-  /// How many `plains_` may be kept: the first few always, more within the pool's `Leave`.
+  /// How many `plains_` may be kept: the first few always, more within the pool's `Allowance`.
   std::size_t kept_plains_ = 0;
   /// Whether `ready_` is not empty, for readers without the mutex.
   std::atomic<bool> others_wait_{false};

@@ -12,7 +12,7 @@ class Pool;
 
 /// A CPU device. Its contexts together use as many threads as their shares grant, its allocations together no more
 /// than `info().memory_bytes`. Outlives its backends. Any thread.
-class HostDevice final : public Device {
+class HostDevice final : public BasicDevice {
 public:
   /// @param info kind, name and so on; `units` (at least 1) are cores, `memory_bytes` is the limit of all leases.
   explicit HostDevice(DeviceInfo info);

@@ -15,7 +15,7 @@ namespace gpuactors::host {
 class Core;
 
 /// A budget for keeping the memory of queued launches for later ones; at most 7 MB in all. Any thread.
-class Leave {
+class Allowance {
 public:
   [[nodiscard]] bool take(std::size_t launches) noexcept {
     constexpr std::size_t most = 16'384;
@@ -58,8 +58,8 @@ public:
   bool request_late(std::shared_ptr<Core> core);
 
   /// Returns the budget that everything on the device shares; its users may outlive the pool.
-  [[nodiscard]] const std::shared_ptr<Leave>& leave() const noexcept {
-    return leave_;
+  [[nodiscard]] const std::shared_ptr<Allowance>& allowance() const noexcept {
+    return allowance_;
   }
 
 private:
@@ -75,7 +75,7 @@ private:
   /// Enters a request, and starts a thread if there are too few.
   void enter(std::shared_ptr<Core> core);
 
-  std::shared_ptr<Leave> leave_ = std::make_shared<Leave>();
+  std::shared_ptr<Allowance> allowance_ = std::make_shared<Allowance>();
   std::mutex mutex_;
   std::condition_variable wake_;
   Cores requests_;

@@ -1,9 +1,9 @@
-#include <gpuactors/agent/core/device_messages.hpp>
+#include <gpuactors/cluster/detail/device_messages.hpp>
 #include <gpuactors/device/discovery.hpp>
 
 #include <fmt/format.h>
 
-namespace gpuactors {
+namespace gpuactors::detail {
 
 v1::Device to_wire(const DeviceInfo& info) {
   v1::Device device;
@@ -48,4 +48,4 @@ void add_devices(const std::vector<std::shared_ptr<Device>>& devices, v1::Node& 
     node.add_distances(distance);
 }
 
-} // namespace gpuactors
+} // namespace gpuactors::detail

@@ -1,4 +1,4 @@
-// Conversions between descriptions of devices and their messages.
+// Conversions between descriptions of devices and their messages. Internal to the cluster layer.
 #pragma once
 
 #include <gpuactors/base/result.hpp>
@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-namespace gpuactors {
+namespace gpuactors::detail {
 
 /// The description that other processes get: without the ordinal, which counts for one process only.
 [[nodiscard]] v1::Device to_wire(const DeviceInfo& info);
@@ -20,4 +20,4 @@ namespace gpuactors {
 /// Adds devices, and the distances between them, to the description of a node that has none.
 void add_devices(const std::vector<std::shared_ptr<Device>>& devices, v1::Node& node);
 
-} // namespace gpuactors
+} // namespace gpuactors::detail
