@@ -259,6 +259,30 @@ TEST_CASE("what is kept of lost leases goes with its node") {
   CHECK(place(f.submit(gpus(2))) == "n0:0,1");
 }
 
+TEST_CASE("what is held on a node are its leases, and what is kept of lost ones") {
+  Fixture f({node_of("n0", 2), node_of("n1", 1)});
+  auto there = gpus(2);
+  there.node = "n0";
+  const auto lost = f.submit(there);
+  f.take(f.ledger.fail_device("n0", 0, f.now, Holders::stay));
+  ResourceRequest cpus;
+  cpus.cpus = Share::whole(1);
+  cpus.node = "n0";
+  const auto held = f.submit(cpus);
+  f.submit(gpus(1));
+  const auto held_on = [&](std::string_view node) {
+    std::vector<LeaseId> ids;
+    f.ledger.for_each_held(node, [&](const Lease& lease) { ids.push_back(lease.id); });
+    return ids;
+  };
+  CHECK(held_on("n0") == std::vector{held.lease->id, lost.lease->id});
+  CHECK(held_on("n1").size() == 1);
+  CHECK(held_on("n2").empty());
+  f.release(held);
+  f.release(lost);
+  CHECK(held_on("n0").empty());
+}
+
 TEST_CASE("what a lost lease had lent is kept with it") {
   Fixture f({node_of("n0", 2)});
   const auto [parent, lent] = submit_lender_and_child(f);

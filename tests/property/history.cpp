@@ -1,10 +1,12 @@
 // Runs a history on the ledger and on the naive model side by side.
+#include <gpuactors/plan/scenario_writer.hpp>
+
 #include <property/books.hpp>
 #include <property/history.hpp>
-#include <property/scenario.hpp>
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 namespace history {
 
@@ -16,6 +18,7 @@ using gpuactors::Holders;
 using gpuactors::LeaseId;
 using gpuactors::Ledger;
 using gpuactors::RequestId;
+using gpuactors::ScenarioWriter;
 
 class Runner {
 public:
@@ -27,12 +30,12 @@ public:
   }
 
   // Writes down from now on what is called.
-  void record() {
-    steps_.emplace();
+  void record(std::ostream& out) {
+    steps_.emplace(out);
   }
 
-  const Scenario& steps() const {
-    return *steps_;
+  void finish_record() {
+    steps_->finish();
   }
 
   // Returns what went wrong.
@@ -136,7 +139,7 @@ private:
       const auto lease = lost ? remains_of(id) : *ledger_.lease_of(RequestId{id});
       coverage.remains_released += lost ? 1 : 0;
       if (steps_)
-        steps_->release(id);
+        steps_->release(RequestId{id}, model_.now());
       events = *ledger_.release(lease.id, lease.epoch, model_.now());
       if (ledger_.release(lease.id, lease.epoch, model_.now()))
         broken_ = "a lease was released twice";
@@ -149,7 +152,7 @@ private:
         return false;
       const auto id = pick(waiting, op.pick);
       if (steps_)
-        steps_->release(id);
+        steps_->release(RequestId{id}, model_.now());
       events = *ledger_.cancel(RequestId{id}, model_.now());
       expected = model_.cancel(id, events);
       return true;
@@ -157,7 +160,7 @@ private:
     case Op::Kind::submit_group: {
       const auto id = ++next_group_;
       if (steps_)
-        steps_->submit_group(id, op.bundles);
+        steps_->submit_group(GroupId{id}, op.bundles, model_.now());
       events = ledger_.submit_group(GroupId{id}, op.bundles, model_.now());
       expected = model_.submit_group(id, op.bundles, events);
       requests_[id] = op.bundles;
@@ -167,7 +170,7 @@ private:
       if (groups.empty())
         return false;
       if (steps_)
-        steps_->release_group(pick(groups, op.pick));
+        steps_->release_group(GroupId{pick(groups, op.pick)}, model_.now());
       events = *ledger_.release_group(GroupId{pick(groups, op.pick)}, model_.now());
       expected = model_.release_group(pick(groups, op.pick), events);
       return true;
@@ -176,7 +179,7 @@ private:
       if (!op.quota && !model_.has_quota(owner))
         return false;
       if (steps_)
-        steps_->set_quota(owner, op.quota);
+        steps_->set_quota(owner, op.quota, model_.now());
       events = *ledger_.set_quota(owner, op.quota, model_.now());
       expected = model_.set_quota(owner, op.quota, events);
       return true;
@@ -184,7 +187,7 @@ private:
     case Op::Kind::advance: {
       const auto now = model_.now() + std::chrono::seconds{op.seconds};
       if (steps_)
-        steps_->advance(op.seconds);
+        steps_->advance(now);
       events = ledger_.advance(now);
       expected = model_.advance(now, events);
       return true;
@@ -206,7 +209,7 @@ private:
     if (request.type)
       types_[id] = request.type;
     if (steps_)
-      steps_->submit(id, request, parent);
+      steps_->submit(RequestId{id}, request, ledger_.type_name(request.type), RequestId{parent}, model_.now());
     auto to_ledger = request;
     if (parent != 0)
       to_ledger.parent = ledger_.lease_of(RequestId{parent})->id;
@@ -230,7 +233,7 @@ private:
       if (std::find(names.begin(), names.end(), op.node.name) != names.end())
         return false;
       if (steps_)
-        steps_->add_node(op.node);
+        steps_->add_node(op.node, model_.now());
       events = *ledger_.add_node(op.node, model_.now());
       expected = model_.add_node(op.node, events);
       specs_[op.node.name] = op.node;
@@ -241,7 +244,7 @@ private:
     const auto name = pick(names, op.pick);
     if (op.kind == Op::Kind::set_types) {
       if (steps_)
-        steps_->set_types(name, op.node.types);
+        steps_->set_types(name, op.node.types, model_.now());
       events = *ledger_.set_types(name, op.node.types, model_.now());
       expected = model_.set_types(name, op.node.types, events);
       specs_.at(name).types = op.node.types;
@@ -251,19 +254,20 @@ private:
       }
       return true;
     }
-    if (steps_ && op.kind != Op::Kind::fail_device)
-      steps_->on_node(op.kind == Op::Kind::remove_node  ? "remove_node"
-                      : op.kind == Op::Kind::drain_node ? "drain_node"
-                                                        : "undrain_node",
-                      name);
     if (op.kind == Op::Kind::remove_node) {
+      if (steps_)
+        steps_->remove_node(name, model_.now());
       events = *ledger_.remove_node(name, model_.now());
       expected = model_.remove_node(name, events);
       specs_.erase(name);
     } else if (op.kind == Op::Kind::drain_node) {
+      if (steps_)
+        steps_->drain_node(name, model_.now());
       events = *ledger_.drain_node(name, model_.now());
       expected = model_.drain_node(name, events);
     } else if (op.kind == Op::Kind::undrain_node) {
+      if (steps_)
+        steps_->undrain_node(name, model_.now());
       events = *ledger_.undrain_node(name, model_.now());
       expected = model_.undrain_node(name, events);
     } else {
@@ -271,10 +275,11 @@ private:
       if (count == 0)
         return false;
       const auto index = static_cast<int>((op.pick >> 8) % count);
+      const auto holders = op.holders_stay ? Holders::stay : Holders::gone;
       if (steps_)
-        steps_->fail_device(name, index, op.holders_stay);
+        steps_->fail_device(name, index, holders, model_.now());
       const auto before = model_.remains().size();
-      events = *ledger_.fail_device(name, index, model_.now(), op.holders_stay ? Holders::stay : Holders::gone);
+      events = *ledger_.fail_device(name, index, model_.now(), holders);
       expected = model_.fail_device(name, index, op.holders_stay, events);
       coverage.remains += model_.remains().size() - before;
     }
@@ -455,7 +460,7 @@ private:
   model::Model model_;
   std::map<std::string, gpuactors::NodeSpec> specs_;
   std::map<std::uint64_t, gpuactors::GroupRequest> requests_;
-  std::optional<Scenario> steps_;
+  std::optional<ScenarioWriter> steps_;
   std::string broken_;
   std::uint64_t next_request_ = 0;
   std::uint64_t next_group_ = 0;
@@ -502,12 +507,14 @@ History shrink(History history) {
 }
 
 std::string scenario(const History& history) {
+  std::ostringstream out;
   Runner runner(history.options);
-  runner.record();
+  runner.record(out);
   for (const auto& op : history.ops)
     if (!runner.step(op).empty())
       break;
-  return runner.steps().text();
+  runner.finish_record();
+  return out.str();
 }
 
 } // namespace history

@@ -357,7 +357,7 @@ std::optional<Taken> Model::find_place(const Waiting& waiting, std::uint64_t& le
     const auto& bundles = groups_.at(r.group.value()).bundles;
     for (const auto& [number, bundle] : bundles) {
       const Source source{bundle.node, r.group.value(), bundle.bundle, 0};
-      if (r.bundle == -1 || r.bundle == bundle.bundle)
+      if (draws_from(r, bundle.bundle))
         if (const auto devices = choose(source, r, false, taken))
           return Taken{source, {*devices, r.cpus, r.resources}};
     }
@@ -404,8 +404,7 @@ bool Model::is_feasible(const Waiting& waiting, bool drained_too) const {
     if (lacks(r))
       return true;
     for (const auto& [number, bundle] : bundles)
-      if ((r.bundle == -1 || r.bundle == bundle.bundle)
-          && choose({bundle.node, r.group.value(), bundle.bundle, 0}, r, true, taken))
+      if (draws_from(r, bundle.bundle) && choose({bundle.node, r.group.value(), bundle.bundle, 0}, r, true, taken))
         return true;
   } else {
     for (const auto& [name, node] : nodes_)
@@ -429,8 +428,7 @@ bool Model::waits_for_drained(std::uint64_t id, std::uint64_t group) const {
 bool Model::lacks(const ResourceRequest& in_group) const {
   const auto& group = groups_.at(in_group.group.value());
   for (int number = 0; number < static_cast<int>(group.request.bundles.size()); ++number)
-    if ((in_group.bundle == -1 || in_group.bundle == number) && group.bundles.count(number) == 0
-        && group.gone.count(number) == 0)
+    if (draws_from(in_group, number) && group.bundles.count(number) == 0 && group.gone.count(number) == 0)
       return true;
   return false;
 }

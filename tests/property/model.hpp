@@ -262,6 +262,11 @@ private:
 /// Types that requests may be for are called by their number in the ledger: the runner has them numbered from 1.
 std::string type_name(gpuactors::TypeId type);
 
+/// Whether a request with a group may draw from this bundle of it.
+inline bool draws_from(const ResourceRequest& r, int bundle) {
+  return r.bundle == -1 || r.bundle == bundle;
+}
+
 /// Whether the node's name, types and labels are as asked.
 bool is_right_node(const Model::Node& node, const ResourceRequest& r);
 

@@ -18,7 +18,7 @@ std::map<int, const Waiting*, std::greater<>> Model::oldest() const {
     bool somewhere = false;
     if (r.group) {
       for (const auto& [number, bundle] : groups_.at(r.group.value()).bundles)
-        somewhere |= (r.bundle == -1 || r.bundle == bundle.bundle)
+        somewhere |= draws_from(r, bundle.bundle)
                      && choose({bundle.node, r.group.value(), bundle.bundle, 0}, r, true, taken).has_value();
     } else {
       for (const auto& [name, node] : nodes_)
@@ -89,7 +89,7 @@ void Model::reserve(const Waiting& waiting) {
   std::vector<Source> sources;
   if (r.group) {
     for (const auto& [number, bundle] : groups_.at(r.group.value()).bundles)
-      if (r.bundle == -1 || r.bundle == bundle.bundle)
+      if (draws_from(r, bundle.bundle))
         sources.push_back({bundle.node, r.group.value(), bundle.bundle, 0});
   } else {
     for (const auto& [name, node] : nodes_)
@@ -172,7 +172,7 @@ void Model::move_reservations() {
     for (const auto& source : freed) {
       const bool there = nodes_.count(source.node) > 0 && (source.group == 0 || groups_.count(source.group) > 0);
       if (!there || source.group != r.group.value() || (source.group == 0 && nodes_.at(source.node).draining)
-          || (source.group != 0 && r.bundle != -1 && r.bundle != source.bundle))
+          || (source.group != 0 && !draws_from(r, source.bundle)))
         continue;
       const auto best = best_place_in(source, *holder, reservation);
       if (best && best->first < cost_of(reservation.taken, reservation))

@@ -41,6 +41,11 @@ struct Event {
   std::vector<BundleGrant> bundles;
   Errc code = Errc::none;
   std::string reason;
+
+  /// Return an event about a request, a group, or a lease and its request.
+  [[nodiscard]] static Event about(RequestId id, Kind kind, Errc code = Errc::none, std::string reason = {});
+  [[nodiscard]] static Event about(GroupId id, Kind kind, Errc code = Errc::none, std::string reason = {});
+  [[nodiscard]] static Event about(const Lease& lease, Kind kind, Errc code = Errc::none, std::string reason = {});
 };
 
 /// Returns "granted", "pending", ... Any thread.

@@ -15,12 +15,8 @@ using ledger_detail::place_group;
 
 namespace {
 
-Event about(GroupId id, Event::Kind kind, Errc code, std::string reason) {
-  return Event{kind, {}, id, std::nullopt, {}, code, std::move(reason)};
-}
-
 Event granted(GroupId id, const ledger_detail::GroupRecord& group) {
-  auto event = about(id, Event::Kind::granted, Errc::none, {});
+  auto event = Event::about(id, Event::Kind::granted);
   for (const auto& bundle : group.bundles)
     event.bundles.push_back(bundle.grant);
   return event;
@@ -34,12 +30,13 @@ Ledger::Events Ledger::submit_group(GroupId id, GroupRequest request, TimePoint 
   Events events;
   const auto valid = validate(request);
   if (!id)
-    events.push_back(about(id, Event::Kind::rejected, Errc::invalid_argument, "a group needs an id other than 0"));
+    events.push_back(
+        Event::about(id, Event::Kind::rejected, Errc::invalid_argument, "a group needs an id other than 0"));
   else if (!valid)
-    events.push_back(about(id, Event::Kind::rejected, valid.error().code(), valid.error().message()));
+    events.push_back(Event::about(id, Event::Kind::rejected, valid.error().code(), valid.error().message()));
   else if (groups_.count(id) > 0)
-    events.push_back(about(id, Event::Kind::rejected, Errc::already_exists,
-                           fmt::format("placement group {} is already there", id.value())));
+    events.push_back(Event::about(id, Event::Kind::rejected, Errc::already_exists,
+                                  fmt::format("placement group {} is already there", id.value())));
   else
     answer_group(id, request, events);
   if (quota_due_)
@@ -47,7 +44,7 @@ Ledger::Events Ledger::submit_group(GroupId id, GroupRequest request, TimePoint 
   return answer_first(std::move(events), std::move(earlier));
 }
 
-// Keeps of each bundle only the fields that decide where it can go.
+// Besides, a bundle's own priority, number and owner do not count.
 Ledger::ShapeKey Ledger::shape_key_of(GroupId id, const GroupRecord& group) const {
   ShapeKey key{{}, {}, group.request.strategy, group.bundles.empty() ? GroupId{} : id};
   key.request.priority = group.request.priority;
@@ -55,12 +52,8 @@ Ledger::ShapeKey Ledger::shape_key_of(GroupId id, const GroupRecord& group) cons
   for (int number = 0; number < group.bundle_count(); ++number) {
     if (!group.lacks(number))
       continue;
-    auto& bundle = key.bundles.emplace_back(group.asked(number));
-    bundle.name.clear();
-    bundle.queue_timeout.reset();
+    auto& bundle = key.bundles.emplace_back(ledger_detail::counting_part(group.asked(number)));
     bundle.priority = 0;
-    bundle.wait_for_nodes = false;
-    bundle.queue = true;
     bundle.bundle = 0;
     bundle.owner.clear();
   }
@@ -101,7 +94,7 @@ void Ledger::answer_group(GroupId id, GroupRequest& request, Events& events) {
     return;
   }
   enqueue_group(id, group, prospect);
-  events.push_back(about(id, Event::Kind::pending, Errc::none, why_pending(key, prospect)));
+  events.push_back(Event::about(id, Event::Kind::pending, Errc::none, why_pending(key, prospect)));
 }
 
 void Ledger::enqueue_group(GroupId id, GroupRecord& group, Prospect prospect) {
@@ -174,7 +167,7 @@ Result<Ledger::Events> Ledger::release_group(GroupId id, TimePoint now) {
   } else {
     if (it->second.lacks_any())
       leave_queue(it->second.key);
-    events.push_back(about(id, Event::Kind::released, Errc::none, {}));
+    events.push_back(Event::about(id, Event::Kind::released));
     end_group(it, "its placement group was removed", events);
   }
   pass_time(now, events);
@@ -232,10 +225,10 @@ void Ledger::lose_bundles(GroupId id, const std::set<int>& numbers, const std::s
     return;
   }
   enqueue_group(id, group, Prospect{});
-  events.push_back(
-      about(id, Event::Kind::pending, Errc::none,
-            fmt::format("{}: bundle{} {} of the group {} to be placed anew", reason, numbers.size() == 1 ? "" : "s",
-                        fmt::join(numbers, ", "), numbers.size() == 1 ? "is" : "are")));
+  events.push_back(Event::about(id, Event::Kind::pending, Errc::none,
+                                fmt::format("{}: bundle{} {} of the group {} to be placed anew", reason,
+                                            numbers.size() == 1 ? "" : "s", fmt::join(numbers, ", "),
+                                            numbers.size() == 1 ? "is" : "are")));
 }
 
 std::set<LeaseId> Ledger::leases_in(const GroupRecord& group, const std::set<int>& numbers) const {
@@ -275,8 +268,8 @@ void Ledger::shrink_groups(Events& events) {
 void Ledger::tell_of_shrinking(GroupRecords::iterator it, Event::Kind end, const std::string& reason, Events& events) {
   auto& [id, group] = *it;
   if (group.bundles.empty()) {
-    events.push_back(about(id, end, end == Event::Kind::lost ? Errc::lease_revoked : Errc::none,
-                           reason + ": no bundle of the group is left"));
+    events.push_back(Event::about(id, end, end == Event::Kind::lost ? Errc::lease_revoked : Errc::none,
+                                  reason + ": no bundle of the group is left"));
     return end_group(it, "its placement group has no bundle left", events);
   }
   events.push_back(granted(id, group));

@@ -193,13 +193,16 @@ public:
   /// Returns a lease, or null. Valid until the next call that changes the ledger.
   [[nodiscard]] const Lease* find_lease(LeaseId id) const;
 
-  /// Returns what remains of leases that were lost with a device, until their holders have ended, ordered by id; of
-  /// some, nothing remains. Remains belong to no group and no other lease. What a lease had lent is kept with its
-  /// remains.
+  /// Returns what remains of leases that were lost with a device, until their holders have ended: first those that
+  /// lend nothing, then the others, each ordered by id. Of some, nothing remains. Remains belong to no group and no
+  /// other lease. What a lease had lent is kept with its remains.
   [[nodiscard]] std::vector<Lease> remains() const;
 
   /// Returns what remains of a lost lease, or null. Valid until the next call that changes the ledger.
   [[nodiscard]] const Lease* find_remains(LeaseId id) const;
+
+  /// Visits what is held on a node: its leases, then what remains of lost ones. `visit` must not change the ledger.
+  void for_each_held(std::string_view node, const std::function<void(const Lease&)>& visit) const;
 
   /// Returns the lease of a request, or null. Valid until the next call that changes the ledger.
   [[nodiscard]] const Lease* lease_of(RequestId id) const;

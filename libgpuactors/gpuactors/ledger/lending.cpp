@@ -151,8 +151,7 @@ void Ledger::add_descendants(std::set<LeaseId>& ids) const {
 void Ledger::lose(const std::set<LeaseId>& ids, const std::string& reason, Events& events) {
   for (const auto id : ids)
     if (const auto* record = live(id))
-      events.push_back(
-          Event{Event::Kind::lost, record->lease.request, {}, record->lease, {}, Errc::lease_revoked, reason});
+      events.push_back(Event::about(record->lease, Event::Kind::lost, Errc::lease_revoked, reason));
   // In reverse order of ids, so borrowers end before lenders.
   for (auto id = ids.rbegin(); id != ids.rend(); ++id)
     if (const auto it = records_.find(*id); it != records_.end() && !it->second.ended)

@@ -10,6 +10,7 @@ namespace gpuactors::ledger_detail {
 
 namespace {
 
+// All but those that `counting_part` clears.
 auto fields(const ResourceRequest& r) {
   return std::tie(r.priority, r.gpus, r.memory_bytes, r.cpus, r.accelerator_type, r.node, r.node_is_soft, r.strategy,
                   r.group, r.bundle, r.parent, r.type, r.resources, r.labels, r.owner);
@@ -69,6 +70,14 @@ std::string describe_devices(const ResourceRequest& request) {
   if (request.memory_bytes > 0)
     return fmt::format("{} of a device{}", describe_bytes(request.memory_bytes), type);
   return fmt::format("a device{}", type);
+}
+
+ResourceRequest counting_part(ResourceRequest request) {
+  request.name.clear();
+  request.queue_timeout.reset();
+  request.wait_for_nodes = false;
+  request.queue = true;
+  return request;
 }
 
 std::int64_t least_charge(const ResourceRequest& request) noexcept {

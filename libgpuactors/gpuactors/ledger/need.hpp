@@ -6,6 +6,8 @@
 #include <gpuactors/ledger/lease.hpp>
 #include <gpuactors/ledger/request.hpp>
 
+#include <cstdint>
+
 namespace gpuactors::ledger_detail {
 
 /// The amounts that one device has to provide.
@@ -80,6 +82,23 @@ struct ShapeKey {
   [[nodiscard]] bool is_group() const {
     return !bundles.empty();
   }
+};
+
+/// Returns the request without what does not count for its shape, and stays with its entry in the queue: its name, and
+/// whether and how long it may wait.
+[[nodiscard]] ResourceRequest counting_part(ResourceRequest request);
+
+/// The quantity by which a shape is measured: one number, so that one comparison rules out most shapes that cannot be
+/// served.
+enum class Measure : std::uint8_t {
+  /// Whole devices of one node.
+  devices,
+  /// Share of one device, in 1/10000.
+  share,
+  /// Bytes of one device.
+  bytes,
+  /// Cpus of a node, in 1/10000, for requests without devices.
+  cpus,
 };
 
 /// Return the least and the most units of its owner's quota that a grant to the shape takes. They differ only if it

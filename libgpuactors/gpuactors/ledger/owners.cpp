@@ -39,13 +39,8 @@ std::optional<std::string> owner_without_room(const Entry* waiting, const ledger
 
 } // namespace
 
-// Returns the part of a request that decides where it can go; the rest stays with its entry in the queue.
 Ledger::ShapeKey Ledger::shape_key_of(const ResourceRequest& request) const {
-  ShapeKey key{request, {}, {}};
-  key.request.name.clear();
-  key.request.queue_timeout.reset();
-  key.request.wait_for_nodes = false;
-  key.request.queue = true;
+  ShapeKey key{ledger_detail::counting_part(request), {}, {}};
   // What a group has set aside counts in the quota of the group's owner already.
   key.request.owner = request.group ? std::string{} : quotas_.bounded(request.owner);
   return key;

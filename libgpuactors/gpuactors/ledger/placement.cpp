@@ -258,25 +258,28 @@ std::pair<std::int64_t, Share> most_free_of(const DevicesOfKind& kind, const Len
 
 } // namespace
 
-Limits most_free(const NodeTable& table, const std::string& accelerator_type, const Lens& lens) {
-  Limits limits{};
-  const auto limit = [&](Measure measure) -> std::int64_t& { return limits[static_cast<std::size_t>(measure)]; };
+std::int64_t most_free(const NodeTable& table, const std::string& accelerator_type, Measure measure, const Lens& lens) {
+  std::int64_t most = 0;
+  if (measure == Measure::cpus) {
+    // Ignores holds on cpus: a bound need not be tight.
+    for (const auto& nodes : table.by_cpus())
+      if (!nodes.empty())
+        most = std::max(most, (*nodes.rbegin())->pool.free_cpus.units());
+    return most;
+  }
   for (const auto& [key, kind] : table.kinds()) {
     if (!is_of_type(kind.accelerator_type, accelerator_type))
       continue;
     const auto [idle, share] = most_free_of(kind, lens);
-    // If a node mixes kinds, devices of several kinds can serve one request together.
-    limit(Measure::devices) =
-        table.mixed().empty() ? std::max(limit(Measure::devices), idle) : limit(Measure::devices) + idle;
-    limit(Measure::share) = std::max(limit(Measure::share), share.units());
-    limit(Measure::bytes) =
-        std::max(limit(Measure::bytes), static_cast<std::int64_t>(memory_for_share(kind.memory_bytes, share)));
+    if (measure == Measure::devices)
+      // If a node mixes kinds, devices of several kinds can serve one request together.
+      most = table.mixed().empty() ? std::max(most, idle) : most + idle;
+    else if (measure == Measure::share)
+      most = std::max(most, share.units());
+    else
+      most = std::max(most, static_cast<std::int64_t>(memory_for_share(kind.memory_bytes, share)));
   }
-  // Ignores holds on cpus: a bound need not be tight.
-  for (const auto& nodes : table.by_cpus())
-    if (!nodes.empty())
-      limit(Measure::cpus) = std::max(limit(Measure::cpus), (*nodes.rbegin())->pool.free_cpus.units());
-  return limits;
+  return most;
 }
 
 std::optional<Fit> place(NodeTable& table, const ResourceRequest& request, const Lens& lens,

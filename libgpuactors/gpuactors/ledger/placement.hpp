@@ -13,7 +13,6 @@
 #pragma once
 
 #include <gpuactors/ledger/node_table.hpp>
-#include <gpuactors/ledger/wake_index.hpp>
 
 #include <set>
 
@@ -28,8 +27,9 @@ namespace gpuactors::ledger_detail {
 /// all nodes.
 [[nodiscard]] bool fits_somewhere(const NodeTable& table, const ResourceRequest& request, const Lens& lens);
 
-/// Returns upper bounds on the devices of a type ("" is any), and on the cpus, that one request can get on nodes that
-/// take leases.
-[[nodiscard]] Limits most_free(const NodeTable& table, const std::string& accelerator_type, const Lens& lens);
+/// Returns an upper bound on what one request can get on nodes that take leases: of the devices of a type ("" is any),
+/// or of the cpus. A request above it does not fit; one within it may not fit either.
+[[nodiscard]] std::int64_t most_free(const NodeTable& table, const std::string& accelerator_type, Measure measure,
+                                     const Lens& lens);
 
 } // namespace gpuactors::ledger_detail

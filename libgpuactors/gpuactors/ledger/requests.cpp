@@ -14,14 +14,6 @@ using ledger_detail::least_charge;
 using ledger_detail::place;
 using ledger_detail::place_in;
 
-namespace {
-
-Event about(RequestId id, Event::Kind kind, Errc code, std::string reason) {
-  return Event{kind, id, {}, std::nullopt, {}, code, std::move(reason)};
-}
-
-} // namespace
-
 // -- submit ----------------------------------------------------------------------------------------
 
 Ledger::Events Ledger::submit(RequestId id, ResourceRequest request, TimePoint now) {
@@ -29,7 +21,7 @@ Ledger::Events Ledger::submit(RequestId id, ResourceRequest request, TimePoint n
   pass_time(now, earlier);
   Events events;
   if (const auto error = why_invalid(id, request))
-    events.push_back(about(id, Event::Kind::rejected, error->code(), error->message()));
+    events.push_back(Event::about(id, Event::Kind::rejected, error->code(), error->message()));
   else
     answer(id, request, events);
   if (quota_due_)
@@ -115,7 +107,7 @@ void Ledger::grant(RequestId id, std::string name, const ResourceRequest& reques
               request.owner,
               request.parent};
   const auto& held = record_lease(std::move(lease), *pool);
-  events.push_back(Event{Event::Kind::granted, id, {}, held, {}, Errc::none, {}});
+  events.push_back(Event::about(held, Event::Kind::granted));
   if (!found.lender && queue_.wakes().size() > 0)
     count_pass(key, Fit{pool, held.devices});
 }
@@ -147,8 +139,8 @@ void Ledger::enqueue_or_refuse(RequestId id, ResourceRequest& request, QueueKey 
   }
   // The reason of a new shape is not kept: if all requests differ, nobody reads it again, and a million texts would
   // cost memory.
-  events.push_back(about(id, Event::Kind::pending, Errc::none,
-                         known != nullptr ? shared_reason(*known) : why_pending(shape_key, prospect)));
+  events.push_back(Event::about(id, Event::Kind::pending, Errc::none,
+                                known != nullptr ? shared_reason(*known) : why_pending(shape_key, prospect)));
   const auto deadline = request.queue_timeout ? deadline_after(now_, *request.queue_timeout) : never;
   auto& shape = queue_.shape_of(std::move(shape_key), prospect);
   queue_.add(Entry{key,
@@ -170,14 +162,14 @@ std::optional<Event> Ledger::refuse_to_queue(const ShapeKey& key, const Prospect
                                              bool may_queue) const {
   if (prospect.needs_new_node() && !waits_for_nodes && !expecting_) {
     const auto error = infeasible(key);
-    return about(RequestId{}, Event::Kind::infeasible, error.code(), error.message());
+    return Event::about(RequestId{}, Event::Kind::infeasible, error.code(), error.message());
   }
   if (!may_queue)
-    return about(RequestId{}, Event::Kind::rejected, Errc::no_capacity, why_pending(key, prospect));
+    return Event::about(RequestId{}, Event::Kind::rejected, Errc::no_capacity, why_pending(key, prospect));
   if (queue_.entries().size() >= options_.max_pending)
-    return about(RequestId{}, Event::Kind::rejected, Errc::queue_full,
-                 fmt::format("{} requests wait already, more are not taken: try again when some are done",
-                             options_.max_pending));
+    return Event::about(RequestId{}, Event::Kind::rejected, Errc::queue_full,
+                        fmt::format("{} requests wait already, more are not taken: try again when some are done",
+                                    options_.max_pending));
   return std::nullopt;
 }
 
@@ -206,7 +198,7 @@ Result<Ledger::Events> Ledger::release(LeaseId id, std::uint64_t epoch, TimePoin
   if (held->epoch != epoch)
     return fail(Errc::stale_epoch, fmt::format("lease {} has epoch {}, not {}", id.value(), held->epoch, epoch));
   Events events;
-  events.push_back(Event{Event::Kind::released, held->request, {}, *held, {}, Errc::none, {}});
+  events.push_back(Event::about(*held, Event::Kind::released));
   Events earlier;
   pass_time(now, earlier);
   const auto record = records_.find(id);

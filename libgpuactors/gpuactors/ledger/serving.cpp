@@ -101,9 +101,10 @@ Ledger::Entry Ledger::leave_queue(QueueKey key) {
 
 void Ledger::refuse_entry(QueueKey key, Event::Kind kind, Errc code, std::string reason, Events& events) {
   const auto entry = leave_queue(key);
-  events.push_back(Event{kind, entry.request, entry.group, std::nullopt, {}, code, std::move(reason)});
-  if (entry.group)
-    end_group(groups_.find(entry.group), "its placement group could not be placed", events);
+  if (!entry.group)
+    return events.push_back(Event::about(entry.request, kind, code, std::move(reason)));
+  events.push_back(Event::about(entry.group, kind, code, std::move(reason)));
+  end_group(groups_.find(entry.group), "its placement group could not be placed", events);
 }
 
 void Ledger::recheck(GroupId group, Events& events) {

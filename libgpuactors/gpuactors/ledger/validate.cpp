@@ -1,7 +1,6 @@
-// The rules for requests, groups and nodes that need no knowledge of the cluster, and the names of the enums.
+// The rules for requests, groups, nodes and quotas that need no knowledge of the cluster.
 #include <gpuactors/base/host_memory.hpp>
 #include <gpuactors/base/limits.hpp>
-#include <gpuactors/ledger/event.hpp>
 #include <gpuactors/ledger/group.hpp>
 #include <gpuactors/ledger/node.hpp>
 #include <gpuactors/ledger/request.hpp>
@@ -243,48 +242,6 @@ Result<void> validate(const NodeSpec& node) {
   }
   GPUACTORS_TRY(check_types(node.name, node.types));
   return check_distances(node);
-}
-
-std::string_view to_string(Event::Kind kind) noexcept {
-  switch (kind) {
-  case Event::Kind::granted:
-    return "granted";
-  case Event::Kind::pending:
-    return "pending";
-  case Event::Kind::infeasible:
-    return "infeasible";
-  case Event::Kind::rejected:
-    return "rejected";
-  case Event::Kind::released:
-    return "released";
-  case Event::Kind::lost:
-    return "lost";
-  }
-  return "unknown";
-}
-
-std::string_view to_string(DeviceState state) noexcept {
-  return state == DeviceState::ok ? "ok" : "failed";
-}
-
-std::string_view to_string(NodeVerdict::Kind kind) noexcept {
-  switch (kind) {
-  case NodeVerdict::Kind::fits:
-    return "fits";
-  case NodeVerdict::Kind::held_back:
-    return "held back";
-  case NodeVerdict::Kind::busy:
-    return "busy";
-  case NodeVerdict::Kind::draining:
-    return "draining";
-  case NodeVerdict::Kind::never:
-    return "never";
-  }
-  return "unknown";
-}
-
-std::string_view to_string(NodeState state) noexcept {
-  return state == NodeState::ok ? "ok" : "draining";
 }
 
 } // namespace gpuactors

@@ -1,4 +1,4 @@
-// Views: copies of the ledger's state.
+// Views: copies of the ledger's state, and the names of what is in them.
 #include <gpuactors/ledger/ledger.hpp>
 
 #include <limits>
@@ -95,6 +95,21 @@ const Lease* Ledger::find_remains(LeaseId id) const {
   return it != records_.end() && it->second.holder_stays ? &it->second.lease : nullptr;
 }
 
+void Ledger::for_each_held(std::string_view node, const std::function<void(const Lease&)>& visit) const {
+  const auto look = [&](const Lease& lease) {
+    if (lease.node == node)
+      visit(lease);
+  };
+  for (const auto& [id, record] : records_)
+    if (!record.ended)
+      look(record.lease);
+  for (const auto& [id, rest] : remains_)
+    look(rest);
+  for (const auto& [id, record] : records_)
+    if (record.holder_stays)
+      look(record.lease);
+}
+
 const Lease* Ledger::lease_of(RequestId id) const {
   const auto it = holders_.find(id);
   return it == holders_.end() ? nullptr : find_lease(it->second);
@@ -155,6 +170,30 @@ std::vector<ReservationView> Ledger::reservations() const {
     views.push_back(std::move(view));
   }
   return views;
+}
+
+std::string_view to_string(DeviceState state) noexcept {
+  return state == DeviceState::ok ? "ok" : "failed";
+}
+
+std::string_view to_string(NodeVerdict::Kind kind) noexcept {
+  switch (kind) {
+  case NodeVerdict::Kind::fits:
+    return "fits";
+  case NodeVerdict::Kind::held_back:
+    return "held back";
+  case NodeVerdict::Kind::busy:
+    return "busy";
+  case NodeVerdict::Kind::draining:
+    return "draining";
+  case NodeVerdict::Kind::never:
+    return "never";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(NodeState state) noexcept {
+  return state == NodeState::ok ? "ok" : "draining";
 }
 
 } // namespace gpuactors

@@ -30,24 +30,6 @@ struct QueueKey {
 
 struct Shape;
 
-/// The quantity by which a shape is measured: one number, so that one comparison rules out most shapes that cannot be
-/// served.
-enum class Measure : std::uint8_t {
-  /// Whole devices of one node.
-  devices,
-  /// Share of one device, in 1/10000.
-  share,
-  /// Bytes of one device.
-  bytes,
-  /// Cpus of a node, in 1/10000, for requests without devices.
-  cpus,
-};
-
-inline constexpr std::size_t measures = 4;
-
-/// Upper bounds for one request, by measure: a request above them does not fit; one within them may not fit either.
-using Limits = std::array<std::int64_t, measures>;
-
 /// The needs of a shape: devices, or share of one device; bytes of one device; cpus; two custom resources.
 inline constexpr std::size_t dimensions = 5;
 using Amounts = std::array<std::int64_t, dimensions>;

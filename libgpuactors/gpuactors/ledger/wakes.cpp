@@ -224,8 +224,7 @@ std::pair<QueueKey, Shape*> Wakes::next(const QueueKey* after, const NodeTable& 
   }
   if (const auto groups = places_.find({Place::Kind::group, {}, {}}); groups != places_.end())
     for (const auto& [of, index] : groups->second)
-      search.look(index, {most_free(table, of.accelerator_type, lens)[static_cast<std::size_t>(of.measure)],
-                          quotas.room_of(of.owner), 0, 0, 0});
+      search.look(index, {most_free(table, of.accelerator_type, of.measure, lens), quotas.room_of(of.owner), 0, 0, 0});
   for (const auto& [owner, had] : grown)
     if (const auto found = next_of(owner, after, quotas.room_of(owner), had);
         found.second != nullptr && (search.first.second == nullptr || found.first < search.first.first))

@@ -117,6 +117,11 @@ void ScenarioWriter::add_node(const NodeSpec& node, TimePoint now) {
   step("add_node", to_json(node).dump());
 }
 
+void ScenarioWriter::remove_node(std::string_view node, TimePoint now) {
+  pass_time(now);
+  step("remove_node", Json{{"name", node}}.dump());
+}
+
 void ScenarioWriter::fail_device(std::string_view node, int index, Holders holders, TimePoint now) {
   pass_time(now);
   Json json{{"node", node}, {"index", index}};

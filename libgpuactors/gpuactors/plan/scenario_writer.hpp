@@ -29,6 +29,7 @@ public:
   ScenarioWriter& operator=(const ScenarioWriter&) = delete;
 
   void add_node(const NodeSpec& node, TimePoint now);
+  void remove_node(std::string_view node, TimePoint now);
   void fail_device(std::string_view node, int index, Holders holders, TimePoint now);
 
   /// @param type the name of `request.type`; empty without one.

@@ -101,10 +101,7 @@ void BrokerCore::empty_nodes() {
     if (!node.empty_by)
       continue;
     std::vector<LeaseId> held;
-    for (const auto& leases : {ledger_.leases(), ledger_.remains()})
-      for (const auto& lease : leases)
-        if (lease.node == name)
-          held.push_back(lease.id);
+    ledger_.for_each_held(name, [&](const Lease& lease) { held.push_back(lease.id); });
     if (held.empty()) {
       node.empty_by.reset();
       log_.add(EventKind::node_empty, name);

@@ -182,10 +182,10 @@ void BrokerCore::reconcile(const v1::RegisterNode& message) {
   for (const auto& held : message.held())
     there.insert(LeaseId{held.lease().id()});
   std::vector<Lease> lost;
-  for (const auto& leases : {ledger_.leases(), ledger_.remains()})
-    for (const auto& lease : leases)
-      if (lease.node == node.name() && there.count(lease.id) == 0)
-        lost.push_back(lease);
+  ledger_.for_each_held(node.name(), [&](const Lease& lease) {
+    if (there.count(lease.id) == 0)
+      lost.push_back(lease);
+  });
   fail_faulty_devices(node.name(), node);
   // Before what is missing counts as lost.
   for (const auto& own : message.own_ends())
@@ -367,11 +367,14 @@ void BrokerCore::drop_node(const std::string& name) {
   else
     log_.add(EventKind::node_lost, name, "the connection to its agent is gone");
   // The ledger reports the node's leases as lost; the node's record is still needed to name them.
-  const auto remains = ledger_.remains();
+  std::vector<LeaseId> remains;
+  ledger_.for_each_held(name, [&](const Lease& lease) {
+    if (ledger_.find_remains(lease.id) != nullptr)
+      remains.push_back(lease.id);
+  });
   apply(ledger_.remove_node(name, world_.now()), "remove_node");
-  for (const auto& rest : remains)
-    if (rest.node == name)
-      leave_lost(rest.id);
+  for (const auto id : remains)
+    leave_lost(id);
   std::erase_if(graces_, [this](const auto& item) {
     return ledger_.find_lease(item.first) == nullptr && ledger_.find_remains(item.first) == nullptr;
   });

@@ -46,7 +46,7 @@ public:
   Result<Events> set_quota(const std::string& owner, std::optional<Share> limit, TimePoint now);
   Events advance(TimePoint now);
 
-  // Not recorded: scenarios have no nodes that go away, and begin with an empty ledger.
+  // Not recorded: scenarios have no nodes that are away for a while, and begin with an empty ledger.
   // So a broker that records has no `settle`: while nodes are expected, quotas grant nothing, and plan would.
   using Ledger::expect_nodes;
   using Ledger::pause;
@@ -62,6 +62,7 @@ public:
   using Ledger::could_be_served;
   using Ledger::find_lease;
   using Ledger::find_remains;
+  using Ledger::for_each_held;
   using Ledger::for_each_pending;
   using Ledger::is_pending;
   using Ledger::lease_of;
@@ -70,7 +71,6 @@ public:
   using Ledger::nodes;
   using Ledger::over_quota;
   using Ledger::quotas;
-  using Ledger::remains;
   using Ledger::type;
   using Ledger::waits_in_vain;
 

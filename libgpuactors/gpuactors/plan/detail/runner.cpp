@@ -88,7 +88,7 @@ void Runner::submit(const Json& value, const std::string& place) {
   request.type = ledger_.type(read.type);
   const RequestId id{requests_.add(read.id, place + ".id")};
   if (!read.refused.empty())
-    return report({Event{Event::Kind::rejected, id, {}, std::nullopt, {}, Errc::invalid_argument, read.refused}});
+    return report({Event::about(id, Event::Kind::rejected, Errc::invalid_argument, read.refused)});
   for (const auto& observer : observers_)
     observer->before_submit(ledger_, step_, read.id, request);
   report(ledger_.submit(id, std::move(request), now_));
@@ -98,7 +98,7 @@ void Runner::submit_group(const Json& value, const std::string& place) {
   auto read = read_group(value, place);
   const GroupId id{groups_.add(read.id, place + ".id")};
   if (!read.refused.empty())
-    return report({Event{Event::Kind::rejected, {}, id, std::nullopt, {}, Errc::invalid_argument, read.refused}});
+    return report({Event::about(id, Event::Kind::rejected, Errc::invalid_argument, read.refused)});
   for (const auto& observer : observers_)
     observer->before_submit_group(ledger_, step_, read.id, read.request);
   report(ledger_.submit_group(id, std::move(read.request), now_));
@@ -110,7 +110,7 @@ void Runner::release(const Json& value, const std::string& place) {
   expect_unreleased(phase, place, name);
   if (phase == Phase::over) {
     requests_.release(name);
-    return tell(Event{Event::Kind::released, {}, {}, std::nullopt, {}, Errc::none, {}}, name);
+    return tell(Event::about(RequestId{}, Event::Kind::released), name);
   }
   const RequestId id{requests_.number_of(name)};
   if (const auto* lease = ledger_.lease_of(id))
@@ -119,7 +119,7 @@ void Runner::release(const Json& value, const std::string& place) {
     if (const auto* rest = ledger_.find_remains(lost.mapped()))
       return report(expect(ledger_.release(rest->id, rest->epoch, now_), place));
     // Its node was removed since.
-    return report({Event{Event::Kind::released, id, {}, std::nullopt, {}, Errc::none, {}}});
+    return report({Event::about(id, Event::Kind::released)});
   }
   report(expect(ledger_.cancel(id, now_), place));
 }
@@ -130,7 +130,7 @@ void Runner::release_group(const Json& value, const std::string& place) {
   expect_unreleased(phase, place, name);
   if (phase == Phase::over) {
     groups_.release(name);
-    return tell(Event{Event::Kind::released, {}, {}, std::nullopt, {}, Errc::none, {}}, name);
+    return tell(Event::about(GroupId{}, Event::Kind::released), name);
   }
   report(expect(ledger_.release_group(GroupId{groups_.number_of(name)}, now_), place));
 }
