@@ -14,7 +14,11 @@ namespace gpuactors::cli {
 
 void ResourceOptions::add_to(CLI::App& parser) {
   parser.add_option("--gpus", gpus_, "Devices: a share below 1 in steps of 0.0001, or a whole number")->type_name("F");
-  parser.add_option("--memory", memory_, "Device memory on each device, such as 6GiB")->type_name("BYTES");
+  parser
+      .add_option("--memory", memory_,
+                  "Device memory on each device, such as 6GiB. Units: B, kB, MB, GB, TB, KiB, MiB, GiB, TiB; without "
+                  "one, bytes")
+      ->type_name("BYTES");
   parser.add_option("--cpus", cpus_, "CPUs of the node, in steps of 0.0001")->type_name("F");
   parser.add_option("--accelerator-type", accelerator_type_, "Kind of device, such as H200")->type_name("T");
   parser.add_option("--node", node_, "Node it must run on")->type_name("N");

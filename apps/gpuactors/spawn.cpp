@@ -184,7 +184,7 @@ void add_life_options(CLI::App& parser, SpawnArguments& arguments) {
 
 Command add_spawn(CLI::App& program) {
   auto arguments = std::make_shared<SpawnArguments>();
-  auto* parser = program.add_subcommand("spawn", "Start an actor, which lives until it is killed");
+  auto* parser = program.add_subcommand("spawn", "Start an actor, which lives on when the command has ended");
   parser->add_option("actor", arguments->actor, "Actor type; gpuactors types lists them")
       ->required()
       ->type_name("ACTOR");
@@ -196,7 +196,8 @@ Command add_spawn(CLI::App& program) {
   add_life_options(*parser, *arguments);
   arguments->resources.add_to(*parser);
   arguments->cluster.add_to(*parser, ClusterOptions::Kinds::running);
-  parser->footer("It waits until the actor runs. Then gpuactors call calls its methods, gpuactors kill ends it.\n\n"
+  parser->footer("It waits until the actor runs. Then gpuactors call calls its methods. gpuactors kill "
+                 "ends it, and\nwith restarts left it starts again: gpuactors kill --no-restart ends it for good.\n\n"
                  "Examples:\n"
                  "  gpuactors up                                  in another terminal: a cluster on this machine\n"
                  "  export GPUACTORS_BROKER=127.0.0.1:7711\n"

@@ -158,9 +158,20 @@ Result<void> end_replicas(const ServeOptions& options) {
   return {};
 }
 
+/// Loads the plugins. What the loader says of a program tells nobody what to do with it.
+Result<void> load_plugins(const std::vector<std::string>& files) {
+  auto loaded = gpuactors::load_plugins(files);
+  if (loaded || loaded.error().message().find("cannot dynamically load") == std::string::npos)
+    return loaded;
+  return gpuactors::fail(loaded.error().code(),
+                         loaded.error().message()
+                             + ": it is a program, not a shared library; have a node run it (gpuactors node --program "
+                               "FILE), and serve from its cluster (--broker)");
+}
+
 /// Serves until a signal comes.
 Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
-  GPUACTORS_TRY(gpuactors::load_plugins(options.plugins));
+  GPUACTORS_TRY(load_plugins(options.plugins));
   GPUACTORS_LET(cluster, gpuactors::Cluster::open(options.cluster));
   auto table_options = options.table;
   table_options.wait_for_nodes = options.cluster.connects();

@@ -40,3 +40,30 @@ TEST_CASE("the state tells moves off drained nodes from restarts that count, als
   later.add_node("n1", 8, {held_by(moved)});
   CHECK(counts(later) == std::vector{2, 1, 1});
 }
+
+TEST_CASE("an actor that must leave its node before another one has room waits for it, and uses up no restart",
+          "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node("n0", 7);
+  scene.start(scene.spawn(1, "a", {}, 1));
+  for (int time = 0; time < 3; ++time) {
+    v1::DrainNode drain;
+    drain.set_name("n0");
+    drain.set_deadline_ms(1'000);
+    must(scene.core.drain(drain));
+    scene.run(5s);
+    REQUIRE(scene.world.ends.size() == static_cast<std::size_t>(time) + 1);
+    scene.end(scene.world.starts.back());
+    CHECK(scene.world.starts.size() == static_cast<std::size_t>(time) + 1);
+    drain.set_resume(true);
+    must(scene.core.drain(drain));
+    REQUIRE(scene.world.starts.size() == static_cast<std::size_t>(time) + 2);
+    scene.start(scene.world.starts.back());
+  }
+  const auto state = scene.core.state({});
+  REQUIRE(state.actors_size() == 1);
+  CHECK(state.actors(0).restarts() == 3);
+  CHECK(state.actors(0).forgiven() == 3);
+  CHECK(state.actors(0).moves() == 3);
+}

@@ -210,6 +210,7 @@ TEST_CASE("a death is a problem for ten minutes, unless somebody wanted it") {
   const auto end = [&](Errc code, std::chrono::system_clock::time_point when) {
     auto& ended = *state.add_ended();
     ended.mutable_actor()->set_name(std::string{to_string(code)});
+    ended.mutable_actor()->set_pid(100);
     ended.set_error(static_cast<std::uint32_t>(code));
     ended.set_unix_ns(nanoseconds(when));
     ended.set_reason("why");
@@ -222,6 +223,30 @@ TEST_CASE("a death is a problem for ten minutes, unless somebody wanted it") {
   REQUIRE(found.size() == 1);
   CHECK(found[0].text == "Actor worker_died has died at 1970-01-01 00:51:00.000 UTC: worker_died: why");
   CHECK(found[0].command == "actors --ended");
+}
+
+TEST_CASE("an actor that has never lived could not be started, unless whoever asked for it was at fault") {
+  v1::ClusterState state;
+  const auto refuse = [&](const std::string& name, Errc code) -> v1::ActorInfo& {
+    auto& ended = *state.add_ended();
+    ended.mutable_actor()->set_name(name);
+    ended.set_error(static_cast<std::uint32_t>(code));
+    ended.set_unix_ns(nanoseconds(now - 1min));
+    ended.set_reason("why");
+    return *ended.mutable_actor();
+  };
+  for (const auto code : {Errc::invalid_argument, Errc::not_found, Errc::already_exists, Errc::infeasible})
+    refuse("mistaken", code);
+  refuse("unborn", Errc::out_of_memory);
+  refuse("alive once", Errc::not_found).set_pid(100);
+  refuse("restarted", Errc::infeasible).set_restarts(1);
+  refuse("stored", Errc::worker_died).set_state("returning");
+  const auto found = problems(state);
+  REQUIRE(found.size() == 4);
+  CHECK(found[0].text == "Actor unborn could not be started at 1970-01-01 00:59:00.000 UTC: out_of_memory: why");
+  CHECK(found[1].text == "Actor alive once has died at 1970-01-01 00:59:00.000 UTC: not_found: why");
+  CHECK(found[2].text == "Actor restarted has died at 1970-01-01 00:59:00.000 UTC: infeasible: why");
+  CHECK(found[3].text == "Actor stored has died at 1970-01-01 00:59:00.000 UTC: worker_died: why");
 }
 
 TEST_CASE("events that nothing else tells of are problems while they are recent") {

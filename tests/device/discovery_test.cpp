@@ -129,6 +129,7 @@ TEST_CASE("bad device specifications are refused with the place and what would b
                                       "host:x1GiB",
                                       "host:2x",
                                       "host:2x0",
+                                      "host:2x256",
                                       "host:2xlots",
                                       "host:2x-1GiB",
                                       "host:1@",

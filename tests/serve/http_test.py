@@ -138,7 +138,8 @@ class Requests(WithServer):
         answer = self.ask("GET", "/v2/models/echo/ready")
         self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "1"))
         self.assertEqual(answer.json, {"name": "echo", "ready": False, "reason": "unloaded"})
-        self.assertEqual(self.ask("GET", "/v2/health/ready").json, {"ready": False})
+        self.assertEqual(self.ask("GET", "/v2/health/ready").json,
+                         {"ready": False, "reason": "not all models serve: POST v2/repository/index says why"})
         self.assertEqual(len(self.ask("POST", "/v2/repository/index", b'{"ready":true}').json), 4)
         self.assertEqual(self.ask("POST", "/v2/repository/models/echo/load",
                                   b'{"parameters":{"a":"b","n":3}}').status, 200)

@@ -224,6 +224,7 @@ TEST_CASE("a canary that cannot be loaded, or asked like the model, keeps nobody
   CHECK(says(missing, "the canary of model digits could not be loaded: "));
   CHECK(table.is_missing("digits"));
   CHECK(canary.answers(4) == Answers{{"1", 4}});
+  CHECK(table.repository().at(0).reason.find("its canary could not be loaded, and is tried again: ") == 0);
   wanted.canary->config = must(parse_model("digits,actor=test/other-digits", {}));
   table.set(wanted);
   const auto other = table.settle("digits");
@@ -232,6 +233,7 @@ TEST_CASE("a canary that cannot be loaded, or asked like the model, keeps nobody
   CHECK(canary.answers(4) == Answers{{"1", 4}});
   canary.settle(canary.entry(0.5));
   CHECK(canary.answers(4).size() == 2);
+  CHECK(table.repository().at(0).reason.empty());
 }
 
 TEST_CASE("a model that has neither its version nor its canary as it should be comes to both", "[serve]") {

@@ -270,6 +270,41 @@ TEST_CASE("a model that becomes another one has a new version, or keeps the old 
   CHECK(server.table.is_missing("digits"));
 }
 
+TEST_CASE("a version that serves says why the next one does not come, for as long as that is so", "[serve]") {
+  Server server;
+  server.serve("timeout=1000");
+  const auto reason = [&] {
+    const auto entries = server.table.repository();
+    REQUIRE(entries.size() == 1);
+    CHECK(entries[0].state == "READY");
+    return entries[0].reason;
+  };
+  const auto served = must(parse_model("digits=" + server.file().string() + ",timeout=1000", {}));
+  auto next = served;
+  next.file = (server.folder / "later").string();
+  server.table.set({next});
+  CHECK(reason().empty()); // not tried yet
+  CHECK_FALSE(server.table.settle("digits"));
+  CHECK(reason().find("the next version could not be loaded, and is tried again: ") == 0);
+  CHECK(reason().find("later") != std::string::npos);
+  server.table.set({next});
+  CHECK_FALSE(reason().empty());
+  // The entry is what serves, and then what failed before, of which nothing is known any more.
+  server.table.set({served});
+  CHECK(reason().empty());
+  server.table.set({next});
+  CHECK(reason().empty());
+  CHECK_FALSE(server.table.settle("digits"));
+  CHECK_FALSE(reason().empty());
+  std::filesystem::copy_file(server.file(), next.file);
+  must(server.table.settle("digits"));
+  CHECK(reason().empty());
+  // What a client asks for is not tried again.
+  write_diverged_checkpoint(next.file);
+  CHECK_FALSE(server.table.load("digits", {}));
+  CHECK(reason().empty());
+}
+
 TEST_CASE("a model that is removed is no longer known", "[serve]") {
   Server server;
   server.serve();

@@ -87,6 +87,18 @@ void add_clients(std::vector<Problem>& problems, const v1::ClusterState& state) 
                         "status"});
 }
 
+/// Whether the actor has never run: the number of its process is known when its life begins. One that a broker knows
+/// from its store has run before.
+bool has_never_lived(const v1::ActorInfo& last) {
+  return last.restarts() == 0 && last.pid() == 0 && last.state() != "returning";
+}
+
+/// Whether whoever asks is at fault, and has been told so.
+bool is_mistake(Errc code) {
+  return code == Errc::invalid_argument || code == Errc::not_found || code == Errc::already_exists
+         || code == Errc::infeasible;
+}
+
 void add_actors(std::vector<Problem>& problems, const v1::ClusterState& state, WallTime since) {
   for (const auto& actor : state.actors())
     if (actor.state() == "restarting" || actor.state() == "returning")
@@ -99,7 +111,11 @@ void add_actors(std::vector<Problem>& problems, const v1::ClusterState& state, W
     if (code == Errc::actor_died || code == Errc::cancelled || code == Errc::none
         || from_unix_ns(ended.unix_ns()) < since)
       continue;
-    problems.push_back({fmt::format("Actor {} has died at {} UTC: {}: {}", name_or_number(ended.actor()),
+    const bool unborn = has_never_lived(ended.actor());
+    if (unborn && is_mistake(code))
+      continue;
+    problems.push_back({fmt::format("Actor {} {} at {} UTC: {}: {}", name_or_number(ended.actor()),
+                                    unborn ? "could not be started" : "has died",
                                     utc_for_people(from_unix_ns(ended.unix_ns())), to_string(code), ended.reason()),
                         "actors --ended"});
   }

@@ -132,7 +132,7 @@ HttpAnswer HttpApi::look(const Route& route, const Bytes& body) const {
   case EndpointKind::live:
     return condition("live", true);
   case EndpointKind::ready:
-    return condition("ready", state_->stays() && state_->service.ready());
+    return server_ready();
   case EndpointKind::server:
     return document(server_document(state_->options.server_name, state_->options.server_version));
   case EndpointKind::all_statistics:
@@ -151,6 +151,14 @@ HttpAnswer HttpApi::look(const Route& route, const Bytes& body) const {
   default:
     return look_at_model(route);
   }
+}
+
+HttpAnswer HttpApi::server_ready() const {
+  if (!state_->stays())
+    return condition("ready", false, {}, "the server ends");
+  // Whoever has no token learns no names.
+  const auto ready = state_->service.ready();
+  return condition("ready", ready, {}, ready ? "" : "not all models serve: POST v2/repository/index says why");
 }
 
 std::vector<std::string> HttpApi::models_with_texts() const {

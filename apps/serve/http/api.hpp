@@ -98,6 +98,7 @@ public:
 
 private:
   [[nodiscard]] HttpAnswer look(const Route& route, const Bytes& body) const;
+  [[nodiscard]] HttpAnswer server_ready() const;
   [[nodiscard]] HttpAnswer look_at_model(const Route& route) const;
   /// What the repository says of a model (version) that is not ready.
   [[nodiscard]] std::string why_not_ready(const Route& route) const;

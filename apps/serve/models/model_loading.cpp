@@ -108,7 +108,7 @@ Result<std::unique_ptr<ModelVersion>> ModelTable::load_version(Model& model, con
   how.spared = what.spared;
   how.comes_second = what.beside != nullptr;
   std::uint64_t number = 0;
-  std::optional<RoomInVain> in_vain;
+  std::optional<InVain> in_vain;
   {
     const std::unique_lock lock{mutex_};
     if (closing_)
@@ -232,6 +232,9 @@ gpuactors::Failure ModelTable::note_failure(Model& model, const Loading& what, c
     if (model.current == nullptr) {
       model.reason = error.message();
       model.failed = true;
+    } else {
+      auto& in_vain = what.before != nullptr ? model.next_in_vain : model.canary_in_vain;
+      in_vain = {what.config, cut_text(error.message(), longest_sentence)};
     }
     forget(model);
     closing = closing_;

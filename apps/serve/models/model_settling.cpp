@@ -31,6 +31,17 @@ bool ModelTable::Model::is_settled() const {
          && !spares_in_vain();
 }
 
+std::string ModelTable::Model::why_not_next() const {
+  if (!wanted)
+    return {};
+  // What failed may have been something else, such as a file that a client has named.
+  if (current_config != config && next_in_vain && next_in_vain->config == config)
+    return fmt::format("the next version could not be loaded, and is tried again: {}", next_in_vain->why);
+  if (wanted_canary && !has_right_canary() && canary_in_vain && canary_in_vain->config == wanted_canary->config)
+    return fmt::format("its canary could not be loaded, and is tried again: {}", canary_in_vain->why);
+  return {};
+}
+
 void ModelTable::set(const ModelEntry& entry) {
   std::string text;
   {
@@ -38,8 +49,12 @@ void ModelTable::set(const ModelEntry& entry) {
     auto& model = models_[entry.config.name];
     if (model == nullptr)
       model = std::make_shared<Model>();
-    if (entry.config != model->config)
+    if (entry.config != model->config) {
       model->in_vain.reset();
+      model->next_in_vain.reset();
+    }
+    if (!entry.canary || !model->wanted_canary || entry.canary->config != model->wanted_canary->config)
+      model->canary_in_vain.reset();
     model->config = entry.config;
     model->wanted_canary = entry.canary;
     model->wanted = true;

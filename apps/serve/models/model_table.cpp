@@ -387,9 +387,14 @@ std::vector<RepositoryEntry> ModelTable::repository() const {
   for (const auto& [name, model] : models_) {
     for (const auto* one : model->serving()) {
       const auto why_not = one->dispatcher()->why_not();
-      const auto role = one == model->canary.get() ? fmt::format("gets {} of the requests", model->split.share()) : "";
-      result.push_back(
-          {name, one->number(), why_not.empty() ? "READY" : "UNAVAILABLE", why_not.empty() ? role : why_not});
+      auto reason = why_not;
+      if (one == model->current.get()) {
+        const auto next = model->why_not_next();
+        reason += (reason.empty() || next.empty() ? "" : "; ") + next;
+      } else if (reason.empty()) {
+        reason = fmt::format("gets {} of the requests", model->split.share());
+      }
+      result.push_back({name, one->number(), why_not.empty() ? "READY" : "UNAVAILABLE", std::move(reason)});
     }
     if (model->coming)
       result.push_back({name, std::to_string(model->coming->number), "LOADING",

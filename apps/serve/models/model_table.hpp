@@ -95,8 +95,8 @@ public:
   [[nodiscard]] std::string metrics() const override;
 
 private:
-  /// What a version was to be for which an only replica has made room, and why it could not serve.
-  struct RoomInVain {
+  /// What a version was to be that could not serve, and why.
+  struct InVain {
     ModelConfig config;
     std::string why;
   };
@@ -131,7 +131,10 @@ private:
     /// Only a client named it: it is forgotten when it does not serve any more.
     bool by_client = false;
     /// Those who try again and again what should serve do not have the only replica make room for it once more.
-    std::optional<RoomInVain> in_vain;
+    std::optional<InVain> in_vain;
+    /// The last tries to have what should serve beside or in the place of what does: see `why_not_next`.
+    std::optional<InVain> next_in_vain;
+    std::optional<InVain> canary_in_vain;
     /// Why there is no version; whether that is what the last load failed with.
     std::string reason = "it was not loaded yet";
     bool failed = false;
@@ -144,6 +147,8 @@ private:
     [[nodiscard]] bool spares_in_vain() const;
     /// The versions are as they should be.
     [[nodiscard]] bool is_settled() const;
+    /// What could not be loaded that should serve by now, where another version does; empty: nothing.
+    [[nodiscard]] std::string why_not_next() const;
     /// What requests to a version get that say nothing else.
     [[nodiscard]] const ModelConfig& terms_of(const Dispatcher& dispatcher) const;
     /// Those that serve, the current one first.

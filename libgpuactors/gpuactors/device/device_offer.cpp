@@ -75,6 +75,12 @@ Result<DeviceOffer> parse_host(std::string_view spec, std::string_view rest) {
     const auto bytes = parse_bytes(memory);
     if (!bytes || *bytes == 0)
       return bad_spec(spec, fmt::format("\"{}\" is no amount of memory such as 1GiB", memory));
+    // Whoever leaves the unit out means something else than bytes.
+    constexpr std::uint64_t least_bytes = 4096;
+    if (*bytes < least_bytes)
+      return bad_spec(spec,
+                      fmt::format("\"{}\" is {} of memory, and a host device has {} or more: write the unit, as 1GiB",
+                                  memory, format_bytes(*bytes), format_bytes(least_bytes)));
     parsed.memory_bytes = *bytes;
     rest = rest.substr(0, x);
   }

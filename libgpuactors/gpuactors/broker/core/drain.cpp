@@ -145,6 +145,11 @@ void BrokerCore::leave(LeaseId id, const std::string& node, bool late) {
     // An actor with restarts left is submitted again and waits for room on any node. An actor in a group or under a
     // parent lease would only come back to this node: it is not restarted.
     actor.no_restart = actor.no_restart || actor.request.group() != 0 || actor.request.parent_lease() != 0;
+    // It moves, only later: this must not use up a restart either.
+    if (actor.state == ActorState::alive && actor.spec.max_restarts() != 0 && !actor.no_restart) {
+      actor.lives.forgive_one();
+      keep(actor);
+    }
     kill(actor, stop_grace_ms,
          fmt::format("node {} had to be empty by now, and {}", node,
                      actor.spec.max_restarts() == 0 ? "an actor without restarts does not move"
