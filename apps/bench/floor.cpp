@@ -13,8 +13,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 namespace gpuactors::bench {
 
@@ -86,9 +88,19 @@ double ask_for(caf::actor_system& system, const caf::actor& server, int count, i
   return (now_ns() - start) / count / in_a_microsecond;
 }
 
-double ask(caf::actor_system& system, const caf::actor& server, int count, int flying) {
+/// The same, on a thread of its own, with work for each request for that: a number.
+caf::behavior work(const MakeWork& make_work) {
+  return {[](const std::string& in) { return in; },
+          [work = make_work()](std::uint64_t in) {
+            work();
+            return in;
+          }};
+}
+
+double ask(caf::actor_system& system, const caf::actor& server, const FloorRun& run, int count) {
   const std::string text(message_bytes, 'x');
-  return ask_for(system, server, count, flying, [&] { return text; });
+  return run.works ? ask_for(system, server, count, run.flying, [] { return std::uint64_t{1}; })
+                   : ask_for(system, server, count, run.flying, [&] { return text; });
 }
 
 } // namespace
@@ -115,10 +127,10 @@ double LocalFloor::ask(int count, int flying) const {
 
 // -- in two ---------------------------------------------------------------------------------------
 
-int serve_floor(const std::string& certificates) {
+int serve_floor(const std::string& certificates, MakeWork make_work) {
   Config config{certificates};
   caf::actor_system system{config};
-  const auto server = system.spawn(echo);
+  const auto server = make_work ? system.spawn<caf::detached>(work, std::move(make_work)) : system.spawn(echo);
   const auto port =
       certificates.empty() ? caf::io::publish(server, 0, "127.0.0.1") : caf::openssl::publish(server, 0, "127.0.0.1");
   if (!port)
@@ -139,8 +151,8 @@ int ask_floor(const FloorRun& run) {
                                          : caf::openssl::remote_actor(system, host, port);
   if (!server)
     give_up(server.error());
-  ask(system, *server, run.count / 10 + run.flying, run.flying);
-  fmt::print("{}\n", ask(system, *server, run.count, run.flying));
+  ask(system, *server, run, run.count / 10 + run.flying);
+  fmt::print("{}\n", ask(system, *server, run, run.count));
   std::fflush(stdout);
   std::_Exit(0);
 }

@@ -7,6 +7,7 @@
 #include <caf/actor.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,10 +42,16 @@ struct FloorRun {
   int count = 0;
   /// Requests in flight; 1 means one after the other.
   int flying = 1;
+  /// Whether the actor has to do its work for each.
+  bool works = false;
 };
 
-/// In a process of its own: an actor that answers with what it is sent. Writes its address, and serves until it ends.
-int serve_floor(const std::string& certificates);
+/// Makes what a floor's actor does for those who ask for work, on the thread that then does it.
+using MakeWork = std::function<std::function<void()>()>;
+
+/// In a process of its own: an actor that answers with what it is sent, and one that works, if `make_work` is not null.
+/// Writes its address, and serves until it ends.
+int serve_floor(const std::string& certificates, MakeWork make_work = nullptr);
 
 /// In a process of its own: writes microseconds a request, for each line of the same run.
 int ask_floor(const FloorRun& run);

@@ -59,8 +59,11 @@ std::optional<int> run_if_child(const std::vector<std::string>& all) {
                                         .link_timeout = std::chrono::milliseconds{std::stoll(arguments[5])}});
   if (is("--floor-server", 2))
     return serve_floor(arguments[1]);
-  if (is("--floor-client", 5))
-    return ask_floor({arguments[1], arguments[2], std::stoi(arguments[3]), std::stoi(arguments[4])});
+  if (is("--floor-server", 3))
+    return serve_floor(arguments[1], bare_gpu_task(arguments[2]));
+  if (is("--floor-client", 6))
+    return ask_floor(
+        {arguments[1], arguments[2], std::stoi(arguments[3]), std::stoi(arguments[4]), arguments[5] == "works"});
   if (is("--tcp-echo", 1))
     return serve_tcp_echo();
   if (is("--fetch", 4))

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace gpuactors::bench {
 
@@ -24,17 +26,36 @@ OwnFolder::~OwnFolder() {
 
 // -- Remote ---------------------------------------------------------------------------------------
 
+namespace {
+
+std::vector<std::string> floor_arguments(const std::string& certificates, const RemoteOptions& options) {
+  std::vector<std::string> result{"--floor-server", certificates};
+  if (!options.floor_device.empty())
+    result.push_back(options.floor_device);
+  return result;
+}
+
+} // namespace
+
 Remote::Remote(const RemoteOptions& options)
   : certificates_(options.tls ? home_.path() : std::string{}),
     up_({"--cluster", home_.path(), options.devices, options.tls ? "tls" : "plain", options.store ? "store" : "",
          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(options.link_timeout).count())}),
-    address_(up_.line()), cluster_(connect(options.link_timeout)), floor_({"--floor-server", certificates_}),
+    address_(up_.line()), cluster_(connect(options.link_timeout)), floor_(floor_arguments(certificates_, options)),
     floor_address_(floor_.line()) {
   // nop
 }
 
 double Remote::floor(int count, int flying) const {
-  Child client{{"--floor-client", floor_address_, certificates_, std::to_string(count), std::to_string(flying)}};
+  return ask_floor(count, flying, "");
+}
+
+double Remote::working_floor(int count) const {
+  return ask_floor(count, 1, "works");
+}
+
+double Remote::ask_floor(int count, int flying, const std::string& what) const {
+  Child client{{"--floor-client", floor_address_, certificates_, std::to_string(count), std::to_string(flying), what}};
   return std::stod(client.line());
 }
 

@@ -35,6 +35,8 @@ struct RemoteOptions {
   bool store = false;
   /// How long its processes wait for a sign of each other.
   Duration link_timeout = limits::link_timeout;
+  /// SPEC of the GPU on which the server of plain CAF does what a short task does; empty: it has none.
+  std::string floor_device{};
 };
 
 /// The cluster, the client and a server of plain CAF, all with TLS or all without.
@@ -54,8 +56,12 @@ public:
   /// Microseconds a request of plain CAF.
   [[nodiscard]] double floor(int count, int flying) const;
 
+  /// The same with the work of `RemoteOptions::floor_device`, one after the other.
+  [[nodiscard]] double working_floor(int count) const;
+
 private:
   [[nodiscard]] Cluster connect(Duration link_timeout) const;
+  [[nodiscard]] double ask_floor(int count, int flying, const std::string& what) const;
 
   OwnFolder home_;
   std::string certificates_;

@@ -10,7 +10,7 @@ namespace gpuactors::cli {
 
 namespace {
 
-/// Whether a shell takes the character for itself, wherever in a word it stands.
+/// Whether the character means nothing to a shell, wherever in a word it stands.
 bool is_plain(char c) {
   constexpr std::string_view marks = "%+,-./:@_";
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')

@@ -96,7 +96,7 @@ std::string expectation_of(const CLI::App& parser, const std::string& name) {
     return "a whole number is expected";
   if (kind == "F" || kind == "FLOAT")
     return "a number is expected";
-  return kind == "SECONDS" ? "seconds are expected" : kind + " is expected";
+  return kind + " is expected";
 }
 
 /// A number as people write it; the parser's own have six digits behind the point.

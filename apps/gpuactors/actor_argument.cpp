@@ -9,6 +9,18 @@
 
 namespace gpuactors::cli {
 
+namespace {
+
+bool has_name(const v1::ActorInfo& actor, const ActorArgument& argument) {
+  return !actor.name().empty() && actor.name() == argument.name && actor.name_space() == argument.name_space;
+}
+
+bool has_number(const v1::ActorInfo& actor, const ActorArgument& argument) {
+  return is_number(argument) && std::to_string(actor.id()) == argument.name;
+}
+
+} // namespace
+
 CLI::Option* ActorArgument::add_to(CLI::App& parser) {
   auto* option =
       parser.add_option("name", name, "The actor, or the ID of one without a name; gpuactors actors lists them")
@@ -23,20 +35,11 @@ bool is_number(const ActorArgument& argument) {
 }
 
 bool is_meant(const v1::ActorInfo& actor, const ActorArgument& argument) {
-  if (actor.name().empty())
-    return is_number(argument) && std::to_string(actor.id()) == argument.name;
-  return actor.name() == argument.name && actor.name_space() == argument.name_space;
+  return actor.name().empty() ? has_number(actor, argument) : has_name(actor, argument);
 }
 
 const v1::EndedActor* find_ended(const v1::ClusterState& state, const ActorArgument& argument) {
-  using IsMeant = bool (*)(const v1::ActorInfo&, const ActorArgument&);
-  const IsMeant by_name = [](const v1::ActorInfo& actor, const ActorArgument& wanted) {
-    return !actor.name().empty() && actor.name() == wanted.name && actor.name_space() == wanted.name_space;
-  };
-  const IsMeant by_number = [](const v1::ActorInfo& actor, const ActorArgument& wanted) {
-    return is_number(wanted) && std::to_string(actor.id()) == wanted.name;
-  };
-  for (const auto is_it : {by_name, by_number}) {
+  for (const auto is_it : {has_name, has_number}) {
     const auto lives = [&](const v1::ActorInfo& actor) { return is_it(actor, argument); };
     if (std::any_of(state.actors().begin(), state.actors().end(), lives))
       return nullptr;
@@ -54,12 +57,10 @@ Result<ActorKey> key_of(Cluster& cluster, const ActorArgument& argument) {
   StateOptions options;
   options.ended = limits::ended_actors;
   GPUACTORS_LET(state, cluster.state(options));
-  const auto has_the_name = [&](const v1::ActorInfo& actor) {
-    return actor.name() == argument.name && actor.name_space().empty();
-  };
-  const bool is_name = std::any_of(state.actors().begin(), state.actors().end(), has_the_name)
+  const bool is_name = std::any_of(state.actors().begin(), state.actors().end(),
+                                   [&](const v1::ActorInfo& actor) { return has_name(actor, argument); })
                        || std::any_of(state.ended().begin(), state.ended().end(),
-                                      [&](const v1::EndedActor& ended) { return has_the_name(ended.actor()); });
+                                      [&](const v1::EndedActor& ended) { return has_name(ended.actor(), argument); });
   if (is_name)
     return by_name;
   // An actor that is not shown may have that number as its name.

@@ -1,7 +1,5 @@
-// The options of the daemons: their texts, and what is wrong with what was typed.
 #include "daemon_options.hpp"
 
-#include "file_kind.hpp"
 #include "input.hpp"
 
 #include <gpuactors/base/host_memory.hpp>
@@ -9,6 +7,7 @@
 #include <gpuactors/device/discovery.hpp>
 
 #include <apps/cli/cluster_options.hpp>
+#include <apps/cli/file_kind.hpp>
 
 #include <fmt/format.h>
 

@@ -69,7 +69,7 @@ Result<void> logs_of_ended(Cluster& cluster, const v1::EndedActor& ended, LogsOp
 
 /// Reads the log of a node, or that of an actor, which may have ended.
 Result<void> read_logs(Cluster& cluster, const ActorArgument& argument, LogsOptions options, const LogSink& sink) {
-  if (!argument.name.empty()) {
+  if (!argument.name.empty() && (options.node.empty() || options.follow)) {
     GPUACTORS_LET(state, cluster.state({.ended = limits::ended_actors}));
     // Where not all actors are shown, another one of this name may live.
     const auto* ended = is_whole(state, "actors") ? find_ended(state, argument) : nullptr;

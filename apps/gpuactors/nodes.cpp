@@ -1,6 +1,7 @@
 // gpuactors nodes: lists the nodes of the cluster; gpuactors drain and undrain: keep new work from a node, or allow it.
 #include "incomplete.hpp"
 #include "input.hpp"
+#include "progress.hpp"
 #include "state_view.hpp"
 #include "table.hpp"
 #include "words.hpp"
@@ -12,7 +13,6 @@
 #include <apps/cli/plain_output.hpp>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
@@ -56,7 +56,7 @@ void print_nodes(const v1::ClusterState& state, std::ostream& out) {
   Table table{{"NODE", "STATE", ">DEVICES", ">CPUS", "ADDRESS", "LABELS", "RESOURCES"}};
   for (const auto& entry : state.nodes()) {
     const auto& node = entry.node();
-    const bool away_too = entry.draining() && entry.state() == "away";
+    const bool away_too = entry.state() == "away" && is_draining(entry);
     table.add({node.name(), away_too ? "away, draining" : entry.state(), device_count_in_words(state, node),
                to_string(Share{node.cpu_units()}), node.address(), labels_in_words(node.labels()),
                amounts_in_words(node.resource_units())});
@@ -85,7 +85,7 @@ Json json_nodes(const v1::ClusterState& state) {
     list.push_back({{"name", node.name()},
                     {"address", node.address()},
                     {"state", entry.state()},
-                    {"draining", entry.draining() || entry.state() == "draining"},
+                    {"draining", is_draining(entry)},
                     {"release", entry.release()},
                     {"certificate_until", json_of_time(entry.certificate().until_unix_s())},
                     {"cpus", Share{node.cpu_units()}.to_double()},
@@ -134,29 +134,10 @@ struct LeftOnNode {
   Presence presence = Presence::unknown;
 };
 
-/// The line of a terminal on which a wait shows what is left. It is clear again at the end, whatever follows.
-class WaitingLine {
-public:
-  WaitingLine() = default;
-  WaitingLine(const WaitingLine&) = delete;
-  WaitingLine& operator=(const WaitingLine&) = delete;
-  ~WaitingLine() {
-    show("");
-  }
-
-  void show(const std::string& text) const {
-    if (terminal_)
-      std::cerr << "\r\x1b[K" << text << std::flush;
-  }
-
-private:
-  const bool terminal_ = isatty(STDERR_FILENO) != 0;
-};
-
 /// Waits until the node is empty, at most for `wait`.
 Result<LeftOnNode> wait_until_empty(Cluster& cluster, const std::string& node, Duration wait) {
   const auto until = deadline_after(Clock::now(), wait);
-  const WaitingLine line;
+  StatusLine line;
   for (;;) {
     GPUACTORS_LET(state, cluster.state());
     LeftOnNode left;

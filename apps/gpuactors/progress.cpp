@@ -14,9 +14,6 @@ namespace gpuactors::cli {
 
 namespace {
 
-// Returns to the start of the line and clears it.
-constexpr auto clear_line = "\r\x1b[K";
-
 constexpr std::size_t longest_reason = 80;
 
 std::string describe_queue(Cluster& cluster) {
@@ -29,22 +26,35 @@ std::string describe_queue(Cluster& cluster) {
 
 } // namespace
 
+StatusLine::StatusLine() : seen_(isatty(STDERR_FILENO) != 0) {
+  // nop
+}
+
+StatusLine::~StatusLine() {
+  if (shown_)
+    show("");
+}
+
+void StatusLine::show(const std::string& text) {
+  if (!seen_)
+    return;
+  shown_ = true;
+  // From the start of the line, which is cleared.
+  std::cerr << "\r\x1b[K" << text << std::flush;
+}
+
 void show_progress(Cluster& cluster, std::size_t count, const std::function<std::size_t(Duration)>& wait_for) {
-  if (isatty(STDERR_FILENO) == 0)
+  StatusLine line;
+  if (!line.is_seen())
     return;
   const auto start = Clock::now();
-  bool shown = false;
   for (;;) {
     const auto ready = wait_for(std::chrono::seconds{1});
     if (ready == count)
-      break;
+      return;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - start).count();
-    std::cerr << clear_line << fmt::format("{} s, {} of {} done{}", seconds, ready, count, describe_queue(cluster))
-              << std::flush;
-    shown = true;
+    line.show(fmt::format("{} s, {} of {} done{}", seconds, ready, count, describe_queue(cluster)));
   }
-  if (shown)
-    std::cerr << clear_line << std::flush;
 }
 
 } // namespace gpuactors::cli

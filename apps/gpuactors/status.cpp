@@ -34,8 +34,7 @@ struct Totals {
 Totals totals_of(const v1::ClusterState& state) {
   Totals totals;
   for (const auto& node : state.nodes()) {
-    // Only the state, from a broker of an earlier release.
-    totals.draining += node.draining() || node.state() == "draining" ? 1 : 0;
+    totals.draining += is_draining(node) ? 1 : 0;
     totals.away += node.state() == "away" ? 1 : 0;
     totals.host_memory += host_memory_in(node.node().resource_units());
     totals.free_host_memory += node.free_host_memory_bytes();

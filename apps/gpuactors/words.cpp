@@ -53,6 +53,10 @@ std::string labels_in_words(const google::protobuf::Map<std::string, std::string
   return words;
 }
 
+bool is_draining(const v1::NodeState& node) {
+  return node.draining() || node.state() == "draining";
+}
+
 std::string full_name(const v1::ActorInfo& actor) {
   return actor.name_space().empty() ? actor.name() : actor.name_space() + "/" + actor.name();
 }

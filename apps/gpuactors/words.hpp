@@ -30,6 +30,9 @@ inline constexpr std::string_view each_client = "*";
 /// Returns "a=x, b=y", in the order of the names.
 [[nodiscard]] std::string labels_in_words(const google::protobuf::Map<std::string, std::string>& labels);
 
+/// Whether the node gets nothing new, also where it is away. Brokers of earlier releases say it in the state alone.
+[[nodiscard]] bool is_draining(const v1::NodeState& node);
+
 /// Returns "NAME", or "NAME_SPACE/NAME".
 [[nodiscard]] std::string full_name(const v1::ActorInfo& actor);
 

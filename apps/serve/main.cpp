@@ -6,6 +6,8 @@
 #include <gpuactors/base/service_manager.hpp>
 #include <gpuactors/gpuactors.hpp>
 
+#include <apps/cli/command_line.hpp>
+#include <apps/cli/file_kind.hpp>
 #include <apps/serve/protocol/data_type.hpp>
 
 #include <fmt/chrono.h>
@@ -158,15 +160,16 @@ Result<void> end_replicas(const ServeOptions& options) {
   return {};
 }
 
-/// Loads the plugins. What the loader says of a program tells nobody what to do with it.
+/// Loads the plugins. What the loader says of a program would tell nobody what to do with it.
 Result<void> load_plugins(const std::vector<std::string>& files) {
-  auto loaded = gpuactors::load_plugins(files);
-  if (loaded || loaded.error().message().find("cannot dynamically load") == std::string::npos)
-    return loaded;
-  return gpuactors::fail(loaded.error().code(),
-                         loaded.error().message()
-                             + ": it is a program, not a shared library; have a node run it (gpuactors node --program "
-                               "FILE), and serve from its cluster (--broker)");
+  namespace cli = gpuactors::cli;
+  for (const auto& file : files)
+    if (cli::kind_of(file) == cli::FileKind::program)
+      return gpuactors::fail(gpuactors::Errc::invalid_argument,
+                             fmt::format("--plugin {0} is a program, not a shared library: have a node run it "
+                                         "(gpuactors node --program {0}), and serve from its cluster (--broker)",
+                                         cli::shell_quoted(file)));
+  return gpuactors::load_plugins(files);
 }
 
 /// Serves until a signal comes.

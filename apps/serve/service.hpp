@@ -144,9 +144,8 @@ struct InferReply {
 ///   queue_full         429, RESOURCE_EXHAUSTED   the model's queue is full, the deadline cannot be met, or it waited
 ///                                                for its turn as long as it may
 ///   deadline_exceeded  504, DEADLINE_EXCEEDED    the timeout passed
-///   unavailable        503, UNAVAILABLE          the model is being loaded or unloaded, has no replica and none to
-///   wait
-///                                                for, or the server ends
+///   unavailable        503, UNAVAILABLE          the model is being loaded or unloaded, has no replica and none
+///                                                to wait for, or the server ends
 ///   no_capacity        503, RESOURCE_EXHAUSTED   a model that is to be loaded finds no room on the devices, or the
 ///                                                server holds as many bytes as it may
 ///   unsupported        501, UNIMPLEMENTED        nothing here does that

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace gpuactors;
@@ -98,6 +99,10 @@ TEST_CASE("what is published under a name keeps it", "[actor]") {
   auto loss = must(metrics.gauge("loss"));
   loss.set(1);
   CHECK(metrics.publish("loss", Metrics::Gauge{}).error().message() == "another gauge is published as loss already");
+  Metrics::Counter steps;
+  const auto moved = std::move(steps);
+  CHECK(metrics.publish("steps", steps).error().message() // NOLINT(bugprone-use-after-move)
+        == "the metric to be published as steps was moved from");
   CHECK(metrics.publish("loss", Metrics::Counter{}).error().message()
         == "metric loss is a gauge already, and cannot be a counter");
   CHECK(metrics.publish("a b", Metrics::Counter{}).error().code() == Errc::invalid_argument);

@@ -161,6 +161,27 @@ TEST_CASE("an agent starts no process with a variable that is not for users, who
   CHECK(scene.world.workers[0].environment.at("COLOUR") == "x");
 }
 
+TEST_CASE("a process of one lease has fewer hardware queues, unless somebody has chosen their number") {
+  constexpr const char* variable = "CUDA_DEVICE_MAX_CONNECTIONS";
+  AgentOptions options;
+  options.limits_queues = true;
+  Scene scene{{}, 2, options};
+  scene.lease(1, {.isolated = true});
+  scene.lease(2);
+  scene.lease(3, {.variable = variable});
+  scene.lease(4, {.device = -1, .isolated = true});
+  REQUIRE(scene.world.workers.size() == 4);
+  CHECK(scene.world.workers[0].environment.at(variable) == std::to_string(limits::lease_queues));
+  // Many leases share it.
+  CHECK(scene.world.workers[1].environment.count(variable) == 0);
+  CHECK(scene.world.workers[2].environment.at(variable) == "x");
+  CHECK(scene.world.workers[3].environment.count(variable) == 0);
+
+  Scene chosen;
+  chosen.lease(1, {.isolated = true});
+  CHECK(chosen.world.workers.at(0).environment.count(variable) == 0);
+}
+
 TEST_CASE("an agent that comes to another broker tells it what it holds, and what has ended itself") {
   Scene scene;
   scene.lease(1);

@@ -202,6 +202,30 @@ struct Scene {
     core.devices_failed(message);
   }
 
+  /// @param deadline left out: what runs there stays.
+  void drain(const std::string& node, std::optional<std::chrono::milliseconds> deadline = {}) {
+    v1::DrainNode message;
+    message.set_name(node);
+    if (deadline)
+      message.set_deadline_ms(to_milliseconds(*deadline));
+    must(core.drain(message));
+  }
+
+  void undrain(const std::string& node) {
+    v1::DrainNode message;
+    message.set_name(node);
+    message.set_resume(true);
+    must(core.drain(message));
+  }
+
+  /// The node says that it stops.
+  void goodbye(const std::string& node, std::uint64_t agent) {
+    v1::Goodbye message;
+    message.set_node(node);
+    message.set_agent(agent);
+    core.goodbye(message);
+  }
+
   /// Goes on for so long, without standing still.
   void run(Duration time) {
     const auto until = world.time + time;

@@ -161,16 +161,12 @@ TEST_CASE("an actor's end says who wanted it", "[broker][core]") {
   CHECK(reason_of(killed) == "it was killed by gpu1");
   const auto drained = scene.spawn(1, "c", {}, 0);
   const auto killed_late = scene.spawn(1, "d");
-  v1::DrainNode drain;
-  drain.set_name("n0");
-  drain.set_deadline_ms(0);
-  REQUIRE(scene.core.drain(drain).has_value());
+  scene.drain("n0", 0ms);
   CHECK(reason_of(drained) == "node n0 had to be empty by now, and an actor without restarts does not move");
   // It would have lived again elsewhere: who ends it for good is who is told.
   (void)scene.kill("d", 0, Caller{"gpu1", true});
   CHECK(reason_of(killed_late) == "it was killed by gpu1");
-  drain.set_resume(true);
-  REQUIRE(scene.core.drain(drain).has_value());
+  scene.undrain("n0");
 
   v1::ReleaseGroup release;
   release.set_id(scene.add_group());

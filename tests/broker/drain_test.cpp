@@ -9,18 +9,13 @@ TEST_CASE("a node that is drained again without a deadline keeps what runs there
   scene.greet(1);
   scene.add_node();
   scene.spawn(1, "a", {}, 0);
-  v1::DrainNode drain;
-  drain.set_name("n0");
-  drain.set_deadline_ms(1'000);
-  must(scene.core.drain(drain));
-  drain.clear_deadline_ms();
-  must(scene.core.drain(drain));
+  scene.drain("n0", 1s);
+  scene.drain("n0");
   scene.run(5s);
   CHECK(scene.world.ends.empty());
   CHECK(scene.core.state({}).nodes(0).state() == "draining");
   // The same with a deadline.
-  drain.set_deadline_ms(1'000);
-  must(scene.core.drain(drain));
+  scene.drain("n0", 1s);
   scene.run(5s);
   CHECK(scene.world.ends.size() == 1);
 }
@@ -30,8 +25,6 @@ TEST_CASE("what only a drained node has room for is started when it takes work a
   Scene scene;
   scene.greet(1);
   scene.add_node();
-  v1::DrainNode drain;
-  drain.set_name("n0");
   std::vector<Error> refused;
   const auto spawn = [&](const std::string& name) {
     v1::SpawnActor message;
@@ -45,20 +38,16 @@ TEST_CASE("what only a drained node has room for is started when it takes work a
     };
     scene.core.spawn_actor(message, {}, {}, BrokerAnswer<FoundActor>{answer});
   };
-  REQUIRE(scene.core.drain(drain).has_value());
+  scene.drain("n0");
   spawn("a");
   CHECK(scene.world.starts.empty());
   CHECK(scene.core.state({}).queue_size() == 1);
-  drain.set_resume(true);
-  REQUIRE(scene.core.drain(drain).has_value());
+  scene.undrain("n0");
   REQUIRE(scene.world.starts.size() == 1);
   scene.start(scene.world.starts.back());
 
   // A node that is being stopped is drained until it is gone.
-  v1::Goodbye goodbye;
-  goodbye.set_node("n0");
-  goodbye.set_agent(7);
-  scene.core.goodbye(goodbye);
+  scene.goodbye("n0", 7);
   spawn("b");
   CHECK(scene.core.state({}).queue_size() == 1);
   CHECK(refused.empty());
@@ -76,14 +65,9 @@ TEST_CASE("a node that drains itself and stops is forgotten", "[broker][core]") 
     return must(store->load(StateSection::nodes)).size();
   };
   const auto peer = scene.add_node("n0", 7);
-  v1::DrainNode drain;
-  drain.set_name("n0");
-  must(scene.core.drain(drain));
+  scene.drain("n0");
   CHECK(stored() == 1);
-  v1::Goodbye goodbye;
-  goodbye.set_node("n0");
-  goodbye.set_agent(7);
-  scene.core.goodbye(goodbye);
+  scene.goodbye("n0", 7);
   scene.core.peer_down(peer);
   CHECK(stored() == 0);
 }

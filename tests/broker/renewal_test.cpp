@@ -175,10 +175,7 @@ TEST_CASE("a node whose programs change while it is being emptied gets nothing, 
   auto wanted = TypesScene::actor("acme.model", "b");
   wanted.mutable_request()->set_wait_for_nodes(true);
   scene.ask(wanted);
-  v1::DrainNode drain;
-  drain.set_name("n0");
-  drain.set_deadline_ms(60'000);
-  must(scene.core.drain(drain));
+  scene.drain("n0", 60s);
   scene.renew("n0", 1, 1, scene.full);
   scene.run(5s);
   CHECK(scene.world.starts.size() == 1);
@@ -194,8 +191,7 @@ TEST_CASE("a node whose programs change while it is being emptied gets nothing, 
   CHECK(scene.world.starts[2].lease().node() == "n1");
   scene.run(5s);
   CHECK(scene.count("node_empty") == 1);
-  drain.set_resume(true);
-  must(scene.core.drain(drain));
+  scene.undrain("n0");
   CHECK(scene
             .spawn([&] {
               auto third = TypesScene::actor("acme.model", "c");
@@ -212,10 +208,7 @@ TEST_CASE("an actor whose new place loses its type while it moves goes on where 
   scene.add("n0", 1, scene.full);
   const auto first = scene.spawn(TypesScene::actor("acme.model", "a", 1));
   scene.add("n1", 2, scene.full);
-  v1::DrainNode drain;
-  drain.set_name("n0");
-  drain.set_deadline_ms(60'000);
-  must(scene.core.drain(drain));
+  scene.drain("n0", 60s);
   scene.run(5s);
   REQUIRE(scene.world.ends.size() == 1);
   scene.renew("n1", 2, 1, scene.plain);

@@ -106,10 +106,7 @@ TEST_CASE("what runs on a node that is being emptied has until the patience of a
   scene.greet(1);
   scene.add_node();
   scene.spawn(1, "a", {}, 0);
-  v1::DrainNode drain;
-  drain.set_name("n0");
-  drain.set_deadline_ms(300);
-  REQUIRE(scene.core.drain(drain).has_value());
+  scene.drain("n0", 300ms);
   CHECK(scene.world.ends.empty());
   scene.stand_still();
   scene.run(patience - 100ms);
@@ -251,9 +248,7 @@ TEST_CASE("a node that is away is still shown as drained", "[broker][core]") {
   Scene scene{watched};
   scene.add_node();
   CHECK_FALSE(scene.core.state({}).nodes(0).draining());
-  v1::DrainNode drain;
-  drain.set_name("n0");
-  must(scene.core.drain(drain));
+  scene.drain("n0");
   scene.stand_still();
   scene.core.peer_down(scene.node_peer);
   const auto state = scene.core.state({});
@@ -266,14 +261,10 @@ TEST_CASE("a node that was stopped is told from one that was lost", "[broker][co
   scene.greet(1);
   scene.add_node();
   scene.spawn(1, "a", {}, 0);
-  v1::Goodbye goodbye;
-  goodbye.set_node("n0");
   // Of another process, which was refused under this name.
-  goodbye.set_agent(8);
-  scene.core.goodbye(goodbye);
+  scene.goodbye("n0", 8);
   CHECK(scene.core.state({}).nodes(0).state() == "ok");
-  goodbye.set_agent(7);
-  scene.core.goodbye(goodbye);
+  scene.goodbye("n0", 7);
   CHECK(scene.core.state({}).nodes(0).state() == "draining");
   // Nobody waits for its return, even if the broker stood still meanwhile.
   scene.stand_still();

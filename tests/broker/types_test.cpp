@@ -90,10 +90,7 @@ TEST_CASE("an actor of a node that is emptied moves only to one that has its typ
   scene.add("n0", 1, scene.plain);
   scene.add("n1", 2, scene.full);
   const auto first = scene.spawn(TypesScene::actor("acme.model", "a"));
-  v1::DrainNode drain;
-  drain.set_name("n1");
-  drain.set_deadline_ms(60'000);
-  must(scene.core.drain(drain));
+  scene.drain("n1", 60s);
   scene.run(5s);
   CHECK(scene.world.ends.empty());
   scene.add("n2", 3, scene.full);

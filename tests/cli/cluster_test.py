@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Commands beside a cluster, with its certificates elsewhere than where they usually are: cluster_test.py GPUACTORS"""
+"""Commands beside a cluster: where its certificates are, what its dashboard has people paste, and what actors leave
+
+cluster_test.py GPUACTORS"""
 
 import contextlib
 import http.client
@@ -14,11 +16,9 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "system"))
 import dashboard_page  # pylint: disable=wrong-import-position
-from running_cluster import DEADLINE, until  # pylint: disable=wrong-import-position
+from running_cluster import DEADLINE, environment, until  # pylint: disable=wrong-import-position
 
 PROGRAM = os.path.abspath(sys.argv[1])
-ENVIRONMENT = {key: value for key, value in os.environ.items()
-               if key not in ("GPUACTORS_BROKER", "GPUACTORS_CERTS", "CUDA_VISIBLE_DEVICES")}
 # Commands of the page that do not end by themselves.
 DAEMONS = ("metrics", "node")
 
@@ -28,7 +28,7 @@ class Place:
 
     def __init__(self, folder):
         self.folder = folder
-        self.env = {**ENVIRONMENT, "XDG_STATE_HOME": os.path.join(folder, "state")}
+        self.env = environment(os.path.join(folder, "state"))
         self.broker = None
 
     @contextlib.contextmanager
@@ -91,8 +91,7 @@ class ClusterTest(unittest.TestCase):
         """Runs a command line by a shell, in another folder and without anything that was set for the dashboard."""
         path = os.path.dirname(PROGRAM) + os.pathsep + os.environ.get("PATH", "")
         return subprocess.run(["sh", "-c", command], cwd="/", capture_output=True, text=True, timeout=DEADLINE,
-                              env={**ENVIRONMENT, "PATH": path, "XDG_STATE_HOME": self.place.env["XDG_STATE_HOME"]},
-                              check=False)
+                              env={**self.place.env, "PATH": path}, check=False)
 
     # -- GPUACTORS_CERTS ------------------------------------------------------------------------------
 
@@ -171,9 +170,12 @@ class ClusterTest(unittest.TestCase):
             with subprocess.Popen([PROGRAM, "spawn", "counter", "--name", "large", "--gpus", "3", "--wait-for-nodes",
                                    "--broker", self.place.broker, "--insecure"], env=self.place.env,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE) as waiting:
-                until(lambda: json.loads(self.run_command("queue", "--json", "--insecure").stdout), "it waits")
-                self.run_command("kill", "large", "--insecure")
-                waiting.communicate(timeout=DEADLINE)
+                try:
+                    until(lambda: json.loads(self.run_command("queue", "--json", "--insecure").stdout), "it waits")
+                    self.run_command("kill", "large", "--insecure")
+                    waiting.communicate(timeout=DEADLINE)
+                finally:
+                    waiting.kill() # it would wait for nodes
             self.assertRegex(self.run_command("logs", "large", "--insecure", code=2).stderr,
                              r"large has ended before it was on any node: it was killed")
 

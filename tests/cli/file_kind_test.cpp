@@ -1,11 +1,11 @@
 // Programs and shared libraries are told apart, so that --program and --plugin can be mixed up without harm.
-#include <apps/gpuactors/file_kind.hpp>
+#include <apps/cli/file_kind.hpp>
 #include <support/catch.hpp>
+#include <support/temporary_folder.hpp>
 
 #include <elf.h>
 #include <link.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -19,32 +19,16 @@ using cli::kind_of;
 
 namespace {
 
-/// A folder for the files of one test, which is removed with it.
-class Files {
-public:
-  Files() {
-    auto pattern = (std::filesystem::temp_directory_path() / "file-kind-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
-  }
-  Files(const Files&) = delete;
-  Files& operator=(const Files&) = delete;
-  ~Files() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-
-  [[nodiscard]] std::string path(const std::string& name) const {
-    return (folder_ / name).string();
-  }
-
+/// The files of one test.
+struct Files : test::TemporaryFolder {
   [[nodiscard]] std::string write(const std::string& name, const std::string& content) const {
-    std::ofstream{path(name), std::ios::binary} << content;
-    return path(name);
+    std::ofstream{*this / name, std::ios::binary} << content;
+    return at(name);
   }
 
-private:
-  std::filesystem::path folder_;
+  [[nodiscard]] std::string at(const std::string& name) const {
+    return (*this / name).string();
+  }
 };
 
 template <class Part>
@@ -106,14 +90,14 @@ TEST_CASE("programs are told from shared libraries as the loader does") {
 
 TEST_CASE("what is neither, is cut off or cannot be read is left to those who use it") {
   const Files files;
-  CHECK(kind_of(files.path("none")) == FileKind::other);
-  CHECK(kind_of(files.path("")) == FileKind::other);
+  CHECK(kind_of(files.at("none")) == FileKind::other);
+  CHECK(kind_of(files.at("")) == FileKind::other);
   CHECK(kind_of(files.write("empty", "")) == FileKind::other);
   CHECK(kind_of(files.write("text", "no library at all\n")) == FileKind::other);
   CHECK(kind_of(files.write("object", elf({.type = ET_REL}))) == FileKind::other);
   CHECK(kind_of(files.write("cut", elf({}).substr(0, sizeof(ElfW(Ehdr)) + 8))) == FileKind::other);
-  REQUIRE(::mkfifo(files.path("pipe").c_str(), 0600) == 0);
-  CHECK(kind_of(files.path("pipe")) == FileKind::other);
+  REQUIRE(::mkfifo(files.at("pipe").c_str(), 0600) == 0);
+  CHECK(kind_of(files.at("pipe")) == FileKind::other);
 }
 
 TEST_CASE("a program that is named as a plugin, or the other way round, is refused with the option that is right") {
@@ -121,7 +105,7 @@ TEST_CASE("a program that is named as a plugin, or the other way round, is refus
   const auto program = files.write("mine", elf({.type = ET_EXEC}));
   const auto library = files.write("mine.so", elf({}));
   CHECK(why_not({program}, {library}).empty());
-  CHECK(why_not({}, {files.path("none")}).empty());
+  CHECK(why_not({}, {files.at("none")}).empty());
   CHECK(why_not({}, {program})
         == "--plugin " + program + " is a program, not a shared library: use --program " + program);
   CHECK(why_not({program, library}, {})

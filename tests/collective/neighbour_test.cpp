@@ -31,7 +31,7 @@ struct Search {
 
   Result<Life> look() {
     const auto find = [&] {
-      auto found = finds.front();
+      auto found = finds.at(0);
       finds.pop_front();
       return found;
     };

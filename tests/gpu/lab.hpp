@@ -185,6 +185,7 @@ void check_relatives(Lab& lab);
 void check_sharing(Lab& lab);
 void measure_peers(Lab& lab);
 void check_graphs(Lab& lab);
+void check_captures(Lab& lab);
 void check_rounding(Lab& lab);
 void check_leavings(Lab& lab);
 void measure_overhead(Lab& lab);

@@ -64,6 +64,7 @@ constexpr Measurement measurements[] = {
     {"notices", check_notices},
     {"fetch", measure_fetch},
     {"graphs", check_graphs},
+    {"captures", check_captures},
     {"source", check_source},
     {"lending", check_lending},
     {"relatives", check_relatives},

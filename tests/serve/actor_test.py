@@ -196,7 +196,9 @@ def refuses_to_start(machine):
     has(machine.refused("--model", f"line={machine.file('word.txt', 'slope')},actor={TYPE}", *plugin),
         "the file does not have a slope and an offset")
     has(machine.refused("--model", f"line={path},actor={TYPE},set=sensors=0", *plugin), "model line could not be loaded")
-    has(machine.refused("--model", f"line={path},actor={TYPE}", "--plugin", __file__), "it is no shared library")
+    has(machine.refused("--model", f"line={path},actor={TYPE}", "--plugin", path), "it is no shared library")
+    has(machine.refused("--model", f"line={path},actor={TYPE}", "--plugin", __file__),
+        "is a program, not a shared library: have a node run it")
     has(machine.refused("--model", f"line={path},actor={TYPE}", "--plugin", machine.plugin, "--broker", "127.0.0.1:1"),
         "--plugin is for an embedded cluster")
 

@@ -1,50 +1,40 @@
 // Models of actor types that somebody else wrote: what is served, and what is refused with the reason.
 #include "models_fixture.hpp"
 
-#include <condition_variable>
+#include <support/eventually.hpp>
+
+#include <atomic>
 #include <cstring>
 #include <fstream>
-#include <mutex>
-#include <thread>
 
 using namespace serve;
 using namespace serve::test;
 using google::protobuf::Empty;
 using gpuactors::Errc;
 using gpuactors::Result;
+using gpuactors::test::eventually;
 
 namespace {
 
-/// Holds the next constructors that come here, until it is opened.
-class Gate {
+/// Holds the next constructors that come here, so many of them, during a test.
+class HeldConstructors {
 public:
-  void hold(int count) {
-    const std::lock_guard lock{mutex_};
+  explicit HeldConstructors(int count) {
     to_hold_ = count;
   }
-
-  void pass() {
-    std::unique_lock lock{mutex_};
-    if (to_hold_ == 0)
-      return;
-    --to_hold_;
-    changed_.wait(lock, [this] { return is_open_; });
+  ~HeldConstructors() {
+    to_hold_ = 0;
   }
 
-  void open() {
-    const std::lock_guard lock{mutex_};
-    is_open_ = true;
-    changed_.notify_all();
+  static void pass() {
+    if (to_hold_-- > 0)
+      gate().pass();
   }
 
 private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int to_hold_ = 0;
-  bool is_open_ = false;
+  static inline std::atomic<int> to_hold_{0};
+  const ClosedGate closed_;
 };
-
-Gate constructor_gate;
 
 /// Adds two columns and counts: two inputs, two outputs, one of them a scalar a row. Its settings choose its faults.
 class Adder : public gpuactors::Actor {
@@ -52,7 +42,7 @@ public:
   Adder(gpuactors::Init init, const wire::ReplicaConfig& config) : Actor(std::move(init)), config_(config) {
     if (fault() == "constructor")
       throw std::runtime_error{"there is no such dictionary"};
-    constructor_gate.pass();
+    HeldConstructors::pass();
   }
 
   wire::ReplicaDescription describe(const Empty& /*ask*/) {
@@ -300,15 +290,14 @@ TEST_CASE("a replica whose start hangs does not keep others from taking the plac
   must(load_sums(server, "actor=test/adder,replicas=2,gpus=0.25"));
   const auto serving = [&] { return must(server.table.describe("sums", "")).replicas; };
   CHECK(serving() == 2);
-  constructor_gate.hold(1);
-  for (const auto* name : {"sums/1/1", "sums/1/2"})
-    must(server.cluster.kill(name));
-  while (serving() != 1 || must(server.cluster.state()).leases_size() != 2)
-    std::this_thread::yield();
-  CHECK(must(ask(server.table, sum_of({5}, {1, 2}))).version == "1");
-  constructor_gate.open();
-  while (serving() != 2)
-    std::this_thread::yield();
+  {
+    const HeldConstructors held{1};
+    for (const auto* name : {"sums/1/1", "sums/1/2"})
+      must(server.cluster.kill(name));
+    REQUIRE(eventually([&] { return serving() == 1 && must(server.cluster.state()).leases_size() == 2; }));
+    CHECK(must(ask(server.table, sum_of({5}, {1, 2}))).version == "1");
+  }
+  REQUIRE(eventually([&] { return serving() == 2; }));
 }
 
 TEST_CASE("replicas run only on nodes that have the labels of their model", "[serve]") {
@@ -337,13 +326,11 @@ TEST_CASE("a node that has just granted something is no longer taken for one tha
   auto cluster = must(gpuactors::Cluster::embed(std::move(embedding)));
   NodeWatch watch{cluster};
   must(cluster.drain("one"));
-  while (watch.draining().empty())
-    std::this_thread::yield();
+  REQUIRE(eventually([&] { return !watch.draining().empty(); }));
   watch.serves("one");
   CHECK(watch.draining().empty());
   // It is, again, as soon as the broker says so later.
-  while (watch.draining().empty())
-    std::this_thread::yield();
+  REQUIRE(eventually([&] { return !watch.draining().empty(); }));
 }
 
 TEST_CASE("an actor type that there is not, or that lacks a method, is refused with what is needed", "[serve]") {

@@ -3,11 +3,9 @@
 
 #include <support/eventually.hpp>
 
-#include <atomic>
 #include <filesystem>
 #include <future>
 #include <map>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -50,8 +48,7 @@ GPUACTORS_ACTOR("test/slow-digits", SlowDigits, wire::ReplicaConfig)
 class OnlyDigits : public ZeroDigits {
 public:
   OnlyDigits(gpuactors::Init init, const wire::ReplicaConfig& config) : ZeroDigits(std::move(init), config) {
-    static std::atomic<int> made{0};
-    if (++made > 1)
+    if (++made<OnlyDigits>() > 1)
       throw std::runtime_error{"there was one already"};
   }
 };
@@ -63,13 +60,7 @@ GPUACTORS_ACTOR("test/only-digits", OnlyDigits, wire::ReplicaConfig)
 /// A server whose model may have a canary, with a second file.
 class CanaryServer {
 public:
-  CanaryServer()
-    : server{{.notice =
-                  [this](const std::string& line) {
-                    const std::lock_guard lock{mutex};
-                    notices.push_back(line);
-                  }},
-             "host:2x256MiB"} {
+  CanaryServer() : server{{.notice = notices.taker()}, "host:2x256MiB"} {
     write_checkpoint(second(), 2);
   }
 
@@ -106,8 +97,7 @@ public:
     return must(server.table.describe("digits", "")).versions;
   }
 
-  std::mutex mutex;
-  std::vector<std::string> notices;
+  Notices notices;
   Server server;
 };
 
@@ -138,7 +128,7 @@ TEST_CASE("a canary gets exactly its share, which changes without a load", "[ser
   CHECK(canary.answers(5) == Answers{{"1", 5}});
   table.set(canary.entry(1));
   CHECK(canary.answers(5) == Answers{{"2", 5}});
-  CHECK(canary.notices
+  CHECK(canary.notices.take()
         == std::vector<std::string>{"model digits: version 2 serves beside version 1, and gets 0.1 of the requests",
                                     "model digits: version 2 gets 0.5 of the requests",
                                     "model digits: version 2 gets 0 of the requests",
@@ -188,7 +178,7 @@ TEST_CASE("a canary that becomes the model takes its place without a load, and o
   must(table.settle("digits"));
   CHECK(canary.versions() == Versions{"2"});
   CHECK(canary.answers(4) == Answers{{"2", 4}});
-  CHECK(canary.notices.back() == "model digits, version 1 is unloaded");
+  CHECK(canary.notices.take().back() == "model digits, version 1 is unloaded");
   // The other way round: who is dropped gets nothing from then on.
   canary.settle({canary.config(canary.second()), CanaryConfig{canary.config(canary.server.file().string()), 1}});
   CHECK(canary.answers(2) == Answers{{"3", 2}});
@@ -386,7 +376,7 @@ TEST_CASE("a model that is what its new canary should be becomes that when the n
   canary.settle({canary.config(canary.second()), CanaryConfig{first, 0.5}});
   CHECK(canary.versions() == Versions{"1", "2"});
   CHECK(canary.answers(4) == Answers{{"1", 2}, {"2", 2}});
-  CHECK(canary.notices
+  CHECK(canary.notices.take()
         == std::vector<std::string>{"model digits: version 2 serves in the place of version 1",
                                     "model digits: version 1 serves beside version 2, and gets 0.5 of the requests"});
 }

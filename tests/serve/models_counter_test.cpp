@@ -1,5 +1,6 @@
 // Sequences of an actor with state behind a table of models, whose versions take the place of each other.
 #include "models_chat.hpp"
+#include "zero_digits.hpp"
 
 #include <apps/serve/models/request_check.hpp>
 #include <support/eventually.hpp>
@@ -24,14 +25,9 @@ namespace {
 class Counter : public gpuactors::Actor {
 public:
   Counter(gpuactors::Init init, const wire::ReplicaConfig& config)
-    : Actor(std::move(init)), cache_(config.settings().contains("cache")), number_(++made()) {
+    : Actor(std::move(init)), cache_(config.settings().contains("cache")), number_(++made<Counter>()) {
     if (config.sequence_idle_ms() != 60'000)
       throw std::runtime_error{"it is not told when sequences are forgotten"};
-  }
-
-  static std::atomic<int>& made() {
-    static std::atomic<int> count{0};
-    return count;
   }
 
   wire::ReplicaDescription describe(const google::protobuf::Empty& /*ask*/) {

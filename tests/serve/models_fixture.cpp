@@ -6,9 +6,11 @@
 #include <apps/nn/network.hpp>
 #include <apps/serve/models/network_description.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 
 namespace serve::test {
 
@@ -154,6 +156,35 @@ Result<InferReply> ask(Service& service, InferRequest request) {
 Gate& gate() {
   static Gate instance{true};
   return instance;
+}
+
+// -- what a server does ---------------------------------------------------------------------------
+
+std::function<void(const std::string&)> Notices::taker() {
+  return [this](const std::string& line) {
+    const std::lock_guard lock{mutex_};
+    lines_.push_back(line);
+  };
+}
+
+std::ptrdiff_t Notices::count(std::string_view words) const {
+  const std::lock_guard lock{mutex_};
+  return std::count_if(lines_.begin(), lines_.end(),
+                       [&](const std::string& line) { return line.find(words) != std::string::npos; });
+}
+
+std::vector<std::string> Notices::take() {
+  const std::lock_guard lock{mutex_};
+  return std::exchange(lines_, {});
+}
+
+std::set<std::string> names_of(gpuactors::Cluster& cluster, std::string_view state) {
+  std::set<std::string> names;
+  const auto now = must(cluster.state());
+  for (const auto& actor : now.actors())
+    if (actor.state() == state)
+      names.insert(actor.name());
+  return names;
 }
 
 // -- server ---------------------------------------------------------------------------------------

@@ -7,10 +7,15 @@
 #include <support/results.hpp>
 #include <support/temporary_folder.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace serve::test {
@@ -71,6 +76,26 @@ struct ClosedGate {
 /// first element. The key is for `Server::serve`.
 inline constexpr auto gated_type = "test/gated";
 inline const std::string gated_key = "actor=test/gated,";
+
+/// What a server notes, on any of its threads; it is there longer than the server.
+class Notices {
+public:
+  /// For `TableOptions::notice`.
+  std::function<void(const std::string&)> taker();
+
+  /// How many have these words.
+  [[nodiscard]] std::ptrdiff_t count(std::string_view words) const;
+
+  /// All of them since the last time.
+  std::vector<std::string> take();
+
+private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+/// Names of the actors in a state.
+std::set<std::string> names_of(gpuactors::Cluster& cluster, std::string_view state = "alive");
 
 /// A cluster in this process with a file of a network, and a table of models on it.
 class Server {

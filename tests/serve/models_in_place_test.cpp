@@ -3,9 +3,7 @@
 
 #include <support/eventually.hpp>
 
-#include <algorithm>
 #include <future>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,24 +19,8 @@ namespace {
 /// A server with one device, or others, which keeps what it notes.
 struct SmallServer {
   explicit SmallServer(const std::string& devices = "host:1x64MiB")
-    : server{{.load_wait = 100ms,
-              .notice =
-                  [this](const std::string& line) {
-                    const std::lock_guard lock{mutex};
-                    notices.push_back(line);
-                  }},
-             devices} {
+    : server{{.load_wait = 100ms, .notice = notices.taker()}, devices} {
     // nop
-  }
-
-  bool has_noted(const std::string& words) {
-    return times_noted(words) > 0;
-  }
-
-  std::ptrdiff_t times_noted(const std::string& words) {
-    const std::lock_guard lock{mutex};
-    return std::count_if(notices.begin(), notices.end(),
-                         [&](const std::string& line) { return line.find(words) != std::string::npos; });
   }
 
   /// The model "digits" of a file, as the models file says it.
@@ -46,9 +28,25 @@ struct SmallServer {
     return {must(parse_model("digits=" + file.string() + "," + keys, {}))};
   }
 
-  std::mutex mutex;
-  std::vector<std::string> notices;
+  Notices notices;
   Server server;
+};
+
+/// One whose only replica makes room for the next version: a request runs there, which is held, and another one waits.
+struct MakingRoom : SmallServer {
+  MakingRoom() {
+    server.serve(gated_key + "gpus=1,in-place=true,max-batch=1");
+    runs = ask_async(server.table, request_for("digits", some_rows(1, 1)));
+    gate().await(1);
+    waits = ask_async(server.table, request_for("digits", some_rows(1, 2)));
+    loaded = std::async(std::launch::async, [this] { return server.table.load("digits", {}); });
+    REQUIRE(eventually([this] { return !must(server.table.model_ready("digits", "")); }));
+  }
+
+  Asked runs;
+  Asked waits;
+  std::future<gpuactors::Result<void>> loaded;
+  const ClosedGate closed; // opens before the end of the load is waited for
 };
 
 } // namespace
@@ -59,7 +57,7 @@ TEST_CASE("a version takes the place of an only replica where its model is told 
   small.server.serve("gpus=1,in-place=true");
   write_checkpoint(small.server.file(), 2);
   must(table.load("digits", {}));
-  CHECK(small.has_noted("replica 1 has made room for the next version"));
+  CHECK(small.notices.count("replica 1 has made room for the next version") == 1);
   CHECK(must(table.describe("digits", "")).versions == std::vector<std::string>{"2"});
   const auto x = some_rows(1, 1);
   const auto y = expected(small.server.file(), x);
@@ -69,26 +67,19 @@ TEST_CASE("a version takes the place of an only replica where its model is told 
 }
 
 TEST_CASE("what an only replica has accepted is answered before it makes room, and nothing else is taken", "[serve]") {
-  SmallServer small;
+  MakingRoom small;
   auto& table = small.server.table;
-  small.server.serve(gated_key + "gpus=1,in-place=true,max-batch=1");
-  const ClosedGate closed;
-  auto runs = ask_async(table, request_for("digits", some_rows(1, 1)));
-  gate().await(1);
-  auto waits = ask_async(table, request_for("digits", some_rows(1, 2)));
-  auto loaded = std::async(std::launch::async, [&] { return table.load("digits", {}); });
-  REQUIRE(eventually([&] { return !must(table.model_ready("digits", "")); }));
   const auto refused = ask(table, request_for("digits", some_rows(1, 3)));
   CHECK(code_of(refused) == Errc::unavailable);
   CHECK(says(refused, "model digits, version 1 takes no requests: its only replica makes room for the next version"));
   CHECK(table.repository().front().state == "UNAVAILABLE");
   CHECK(table.repository().front().reason == "it takes no requests: its only replica makes room for the next version");
-  CHECK_FALSE(runs.reply.ready());
-  CHECK_FALSE(waits.reply.ready());
+  CHECK_FALSE(small.runs.reply.ready());
+  CHECK_FALSE(small.waits.reply.ready());
   gate().open();
-  CHECK(must(runs.reply.get()).version == "1");
-  CHECK(must(waits.reply.get()).version == "1");
-  must(loaded.get());
+  CHECK(must(small.runs.reply.get()).version == "1");
+  CHECK(must(small.waits.reply.get()).version == "1");
+  must(small.loaded.get());
   CHECK(must(ask(table, request_for("digits", some_rows(1, 4)))).version == "2");
 }
 
@@ -116,7 +107,7 @@ TEST_CASE("a model that is settled again and again has its only replica make roo
   write_diverged_checkpoint(next);
   table.set(small.entry(next, "gpus=1,in-place=true"));
   CHECK(code_of(table.settle("digits")) == Errc::invalid_argument);
-  CHECK(small.times_noted(made_room) == 1);
+  CHECK(small.notices.count(made_room) == 1);
   REQUIRE(eventually(serves_again));
   for (int round = 0; round < 3; ++round) {
     // Said once more by who follows a models file, whatever has changed in it.
@@ -129,22 +120,22 @@ TEST_CASE("a model that is settled again and again has its only replica make roo
     CHECK(serves_again());
     CHECK(must(ask(table, request_for("digits", some_rows(1, 1)))).version == "1");
   }
-  CHECK(small.times_noted(made_room) == 1);
+  CHECK(small.notices.count(made_room) == 1);
   SECTION("and again for a version that is to be another one") {
     table.set(small.entry(next, "gpus=1,in-place=true,max-queue=7"));
     CHECK(code_of(table.settle("digits")) == Errc::invalid_argument);
-    CHECK(small.times_noted(made_room) == 2);
+    CHECK(small.notices.count(made_room) == 2);
     REQUIRE(eventually(serves_again));
     CHECK(code_of(table.settle("digits")) == Errc::no_capacity);
   }
   SECTION("and again where a client loads it") {
     CHECK(code_of(table.load("digits", {})) == Errc::invalid_argument);
-    CHECK(small.times_noted(made_room) == 2);
+    CHECK(small.notices.count(made_room) == 2);
     REQUIRE(eventually(serves_again));
     CHECK(code_of(table.settle("digits")) == Errc::no_capacity);
     write_checkpoint(next, 2);
     must(table.load("digits", {}));
-    CHECK(small.times_noted(made_room) == 3);
+    CHECK(small.notices.count(made_room) == 3);
     CHECK_FALSE(table.is_missing("digits"));
   }
 }
@@ -156,26 +147,19 @@ TEST_CASE("only the first replica of a version takes the place of an only one", 
   must(table.settle("digits"));
   table.set(small.entry(small.server.file(), "gpus=1,replicas=2,in-place=true"));
   must(table.settle("digits"));
-  CHECK_FALSE(small.has_noted("has made room"));
+  CHECK(small.notices.count("has made room") == 0);
   CHECK(must(ask(table, request_for("digits", some_rows(1, 1)))).version == "2");
   // The other one comes when version 1 has ended.
   CHECK(eventually([&] { return must(table.describe("digits", "")).replicas == 2; }));
 }
 
 TEST_CASE("an only replica that dies when it was to make room has made it", "[serve]") {
-  SmallServer small;
+  MakingRoom small;
   auto& table = small.server.table;
-  small.server.serve(gated_key + "gpus=1,in-place=true,max-batch=1");
-  const ClosedGate closed;
-  auto runs = ask_async(table, request_for("digits", some_rows(1, 1)));
-  gate().await(1);
-  auto waits = ask_async(table, request_for("digits", some_rows(1, 2)));
-  auto loaded = std::async(std::launch::async, [&] { return table.load("digits", {}); });
-  REQUIRE(eventually([&] { return !must(table.model_ready("digits", "")); }));
   must(small.server.cluster.kill("digits/1/1"));
-  must(loaded.get());
-  CHECK_FALSE(small.has_noted("has made room"));
-  for (auto* asked : {&runs, &waits})
+  must(small.loaded.get());
+  CHECK(small.notices.count("has made room") == 0);
+  for (auto* asked : {&small.runs, &small.waits})
     CHECK(code_of(asked->reply.get()) == Errc::unavailable);
   CHECK(must(table.describe("digits", "")).versions == std::vector<std::string>{"2"});
 }
@@ -184,6 +168,6 @@ TEST_CASE("a version that finds room beside an only replica does not take its pl
   SmallServer small;
   small.server.serve("gpus=0.5,in-place=true");
   must(small.server.table.load("digits", {}));
-  CHECK_FALSE(small.has_noted("has made room"));
+  CHECK(small.notices.count("has made room") == 0);
   CHECK(must(ask(small.server.table, request_for("digits", some_rows(1, 1)))).version == "2");
 }

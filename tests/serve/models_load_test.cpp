@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -73,16 +74,6 @@ private:
   std::vector<std::thread> threads_;
 };
 
-/// Names of the replicas that are alive.
-std::vector<std::string> replicas_of(gpuactors::Cluster& cluster) {
-  std::vector<std::string> names;
-  const auto state = must(cluster.state());
-  for (const auto& actor : state.actors())
-    if (actor.state() == "alive")
-      names.push_back(actor.name());
-  return names;
-}
-
 void await_replicas(Server& server, std::size_t count) {
   while (must(server.table.describe("digits", "")).replicas != count)
     std::this_thread::yield();
@@ -121,9 +112,9 @@ TEST_CASE("replicas that are killed under load cost no request, and others take 
   Clients clients{server.table, 4};
   for (int i = 0; i < 10; ++i) {
     clients.await_more(50);
-    const auto names = replicas_of(server.cluster);
+    const auto names = names_of(server.cluster);
     REQUIRE_FALSE(names.empty());
-    must(server.cluster.kill(names.at(static_cast<std::size_t>(i) % names.size())));
+    must(server.cluster.kill(*std::next(names.begin(), i % static_cast<int>(names.size()))));
   }
   clients.await_more(50);
   clients.stop();
@@ -133,44 +124,36 @@ TEST_CASE("replicas that are killed under load cost no request, and others take 
 }
 
 TEST_CASE("what becomes of replicas and versions is noted, but not the first load", "[serve]") {
-  std::mutex mutex;
-  std::vector<std::string> notices;
-  const auto take = [&] {
-    const std::lock_guard lock{mutex};
-    return std::exchange(notices, {});
-  };
-  Server server{{.notice = [&](const std::string& line) {
-    const std::lock_guard lock{mutex};
-    notices.push_back(line);
-  }}};
+  Notices notices;
+  Server server{{.notice = notices.taker()}};
   server.serve();
-  CHECK(take() == std::vector<std::string>{});
-  must(server.cluster.kill(replicas_of(server.cluster).at(0)));
+  CHECK(notices.take() == std::vector<std::string>{});
+  must(server.cluster.kill(*names_of(server.cluster).begin()));
   must(ask(server.table, request_for("digits", some_rows(1, 1))));
-  const auto replaced = take();
+  const auto replaced = notices.take();
   REQUIRE(replaced.size() == 2);
   CHECK(replaced[0].find("model digits, version 1: replica 1 was lost: ") == 0);
   CHECK(replaced[1].find("model digits, version 1: replica 2 serves, on node ") == 0);
   must(server.table.load("digits", {}));
-  CHECK(take() == std::vector<std::string>{"model digits: version 2 serves in the place of version 1"});
+  CHECK(notices.take() == std::vector<std::string>{"model digits: version 2 serves in the place of version 1"});
   write_diverged_checkpoint(server.file());
   CHECK_FALSE(server.table.load("digits", {}));
-  const auto failed = take();
+  const auto failed = notices.take();
   REQUIRE(failed.size() == 1);
   CHECK(failed[0].find("model digits could not be loaded: ") == 0);
   must(server.table.unload("digits"));
-  CHECK(take() == std::vector<std::string>{"model digits, version 2 is unloaded"});
+  CHECK(notices.take() == std::vector<std::string>{"model digits, version 2 is unloaded"});
   write_checkpoint(server.file(), 3);
   must(server.table.load("digits", {}));
-  CHECK(take() == std::vector<std::string>{"model digits: version 4 serves"});
+  CHECK(notices.take() == std::vector<std::string>{"model digits: version 4 serves"});
   server.table.close(gpuactors::never);
-  CHECK(take() == std::vector<std::string>{});
+  CHECK(notices.take() == std::vector<std::string>{});
 }
 
 TEST_CASE("a model serves again when all its replicas were killed while it had nothing to do", "[serve]") {
   Server server;
   server.serve("replicas=2");
-  for (const auto& name : replicas_of(server.cluster))
+  for (const auto& name : names_of(server.cluster))
     must(server.cluster.kill(name));
   must(ask(server.table, request_for("digits", some_rows(1, 1))));
   await_replicas(server, 2);
@@ -208,7 +191,7 @@ TEST_CASE("a new version takes the place of the old one without a failed request
   const auto y = expected(second, some_rows(2, 0));
   for (std::size_t i = 0; i < y.size(); ++i)
     CHECK(answers["2"].at(i) == Approx(y[i]).margin(1e-5));
-  CHECK(replicas_of(server.cluster).size() == 2);
+  CHECK(names_of(server.cluster).size() == 2);
 }
 
 TEST_CASE("a replica that is started later has the file as it was when the version was loaded", "[serve]") {
@@ -217,7 +200,7 @@ TEST_CASE("a replica that is started later has the file as it was when the versi
   const auto x = some_rows(1, 1);
   const auto before = values_of(must(ask(server.table, request_for("digits", x))));
   write_checkpoint(server.file(), 2);
-  must(server.cluster.kill(replicas_of(server.cluster).at(0)));
+  must(server.cluster.kill(*names_of(server.cluster).begin()));
   const auto reply = must(ask(server.table, request_for("digits", x)));
   CHECK(reply.version == "1");
   CHECK(values_of(reply) == before);
@@ -271,15 +254,8 @@ TEST_CASE("replicas for which there was no room at the start come when there is,
 
 TEST_CASE("where replicas have all that there is, versions change replica by replica without a failed request",
           "[serve]") {
-  std::mutex mutex;
-  std::vector<std::string> notices;
-  Server server{{.load_wait = 100ms,
-                 .notice =
-                     [&](const std::string& line) {
-                       const std::lock_guard lock{mutex};
-                       notices.push_back(line);
-                     }},
-                "host:1x64MiB"};
+  Notices notices;
+  Server server{{.load_wait = 100ms, .notice = notices.taker()}, "host:1x64MiB"};
   server.serve("replicas=4,gpus=0.25,max-batch=8");
   Clients clients{server.table, 4};
   clients.await_more(50);
@@ -291,11 +267,10 @@ TEST_CASE("where replicas have all that there is, versions change replica by rep
   clients.stop();
   CHECK(clients.errors() == std::vector<std::string>{});
   // The old one kept the half of its replicas until the new one served.
-  const std::lock_guard lock{mutex};
-  const auto swap =
-      std::find(notices.begin(), notices.end(), "model digits: version 2 serves in the place of version 1");
-  REQUIRE(swap != notices.end());
-  CHECK(std::count_if(notices.begin(), swap,
+  const auto lines = notices.take();
+  const auto swap = std::find(lines.begin(), lines.end(), "model digits: version 2 serves in the place of version 1");
+  REQUIRE(swap != lines.end());
+  CHECK(std::count_if(lines.begin(), swap,
                       [](const std::string& line) {
                         return line.find("has made room for the next version") != std::string::npos;
                       })
@@ -371,9 +346,9 @@ TEST_CASE("a replica that is stuck does not keep the others from serving", "[ser
   auto stuck = ask_async(server.table, request_for("digits", some_rows(1, 1)));
   gate().await(1);
   // Ended while its method runs: the request goes to the other one.
-  const auto names = replicas_of(server.cluster);
+  const auto names = names_of(server.cluster);
   REQUIRE(names.size() == 2);
-  must(server.cluster.kill(names.at(0)));
+  must(server.cluster.kill(*names.begin()));
   gate().await(2);
   gate().open();
   CHECK(values_of(must(stuck.reply.get()))[0] == some_rows(1, 1)[0]);

@@ -238,8 +238,8 @@ TEST_CASE("a model that is known but not loaded is unavailable, not unknown", "[
 }
 
 TEST_CASE("a model that becomes another one has a new version, or keeps the old one until it can", "[serve]") {
-  std::vector<std::string> notices;
-  Server server{{.notice = [&](const std::string& line) { notices.push_back(line); }}};
+  Notices notices;
+  Server server{{.notice = notices.taker()}};
   server.serve("timeout=1000");
   auto config = must(parse_model("digits=" + server.file().string() + ",timeout=2000", {}));
   CHECK_FALSE(server.table.is_missing("digits"));
@@ -248,7 +248,7 @@ TEST_CASE("a model that becomes another one has a new version, or keeps the old 
   CHECK(must(server.table.describe("digits", "")).default_timeout == gpuactors::Duration{1s});
   must(server.table.settle("digits"));
   CHECK(must(server.table.describe("digits", "")).default_timeout == gpuactors::Duration{2s});
-  CHECK(notices == std::vector<std::string>{"model digits: version 2 serves in the place of version 1"});
+  CHECK(notices.take() == std::vector<std::string>{"model digits: version 2 serves in the place of version 1"});
   // It is as it should be: nothing to do.
   server.table.set({config});
   must(server.table.settle("digits"));
@@ -262,7 +262,7 @@ TEST_CASE("a model that becomes another one has a new version, or keeps the old 
   must(server.table.settle("digits"));
   CHECK_FALSE(server.table.is_missing("digits"));
   CHECK(state_of(server.table, "digits") == "4:READY");
-  CHECK(notices.size() == 2);
+  CHECK(notices.take().size() == 1);
   // Nobody wants what a client has unloaded, until it is said anew.
   must(server.table.unload("digits"));
   CHECK_FALSE(server.table.is_missing("digits"));

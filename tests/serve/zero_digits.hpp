@@ -3,9 +3,17 @@
 
 #include "models_fixture.hpp"
 
+#include <atomic>
 #include <utility>
 
 namespace serve::test {
+
+/// How many replicas of a type were made; a test may set it.
+template <class Type>
+std::atomic<int>& made() {
+  static std::atomic<int> count{0};
+  return count;
+}
 
 /// As a network with 8 inputs. All that it answers is zero.
 class ZeroDigits : public gpuactors::Actor {

@@ -327,7 +327,7 @@ void Dispatch::flush(Orders orders, Steps steps) {
                        .start_sweep = true},
                 {});
       };
-      timers_.emplace(now_ + gpuactors::limits::lease_linger, sweep);
+      timers_.emplace(now_ + gpuactors::limits::lease_sweep, sweep);
     });
   threads_.push_back(std::move(steps));
 }

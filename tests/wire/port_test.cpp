@@ -146,12 +146,12 @@ TEST_CASE("the death of a receiver fails what waits for it, in its order, and no
     std::vector<int>& failed_;
     const int number_;
   };
+  std::vector<int> failed; // outlives what waits
   Scene scene;
   // More than there are lists, so that some share one.
   std::vector<caf::strong_actor_ptr> receivers(1'000, nullptr);
   for (auto& receiver : receivers)
     receiver = caf::actor_cast<caf::strong_actor_ptr>(scene.system.get().spawn(silent, scene.kept));
-  std::vector<int> failed;
   std::vector<RequestPort::Ticket> first;
   for (int round = 0; round < 5; ++round)
     for (int i = 0; i < 1'000; ++i) {

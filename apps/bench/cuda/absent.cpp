@@ -7,8 +7,8 @@ bool has_bare_cuda_benchmarks() {
   return false;
 }
 
-double bare_task_ns(const std::shared_ptr<Device>&, std::int64_t, int) {
-  return 0;
+std::function<void()> make_bare_task(const std::shared_ptr<Device>&, std::int64_t) {
+  return {};
 }
 
 std::vector<Benchmark> bare_cuda_benchmarks(bool) {

@@ -159,46 +159,6 @@ double bare_product_ns(CUstream stream, std::int64_t n, const void* a, const voi
   return spent / count;
 }
 
-double bare_round_trip_ns(CUstream stream, std::int64_t n, float* a, float* b, float* c, void* workspace,
-                          std::size_t workspace_bytes, int count) {
-  const auto& cuda = BareCuda::get();
-  cublasHandle_t handle = nullptr;
-  check_cublas(cuda.blas_create(&handle), "cublasCreate");
-  check_cublas(cuda.blas_set_stream(handle, stream), "cublasSetStream");
-  check_cublas(cuda.blas_set_workspace(handle, workspace, workspace_bytes), "cublasSetWorkspace");
-  const auto elements = static_cast<std::size_t>(n * n);
-  const auto bytes = elements * sizeof(float);
-  // Through pinned memory: of a copy into other memory, the thread would sleep in the driver until it is done.
-  const BarePinned pinned{bytes};
-  auto* const staged = static_cast<float*>(pinned.data());
-  const std::vector<float> ones(elements, 1.0F);
-  std::vector<float> result(elements);
-  const auto copy = [&](const void* to, const void* from) {
-    check_cuda(cuda.memcpy_async(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes, stream),
-               "cuMemcpyAsync");
-  };
-  const float one = 1.0F;
-  const float zero = 0.0F;
-  const auto run = [&](int times) {
-    for (int i = 0; i < times; ++i) {
-      copy(a, ones.data());
-      copy(b, ones.data());
-      check_cublas(cuda.sgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, b, n, a, n, &zero, c, n), "cublasSgemm");
-      copy(staged, c);
-      wait_for(stream);
-      std::copy_n(staged, elements, result.begin());
-    }
-  };
-  run(1); // the first of a handle costs more
-  const auto start = now_ns();
-  run(count);
-  const auto spent = now_ns() - start;
-  check_cublas(cuda.blas_destroy(handle), "cublasDestroy");
-  if (result.back() != static_cast<float>(n))
-    give_up_on("the product is wrong");
-  return spent / count;
-}
-
 BarePinned::BarePinned(std::size_t bytes) : bytes_(bytes) {
   check_cuda(BareCuda::get().mem_host_alloc(&data_, bytes, 0), "cuMemHostAlloc");
 }
@@ -216,6 +176,39 @@ double BarePinned::upload_ns(CUstream stream, void* device, int times) const {
         "cuMemcpyAsync");
   wait_for(stream);
   return (now_ns() - start) / times;
+}
+
+BareRoundTrip::BareRoundTrip(CUstream stream, const BareMatrices& matrices)
+  : stream_(stream), matrices_(matrices), staged_(static_cast<std::size_t>(matrices.n * matrices.n) * sizeof(float)),
+    ones_(static_cast<std::size_t>(matrices.n * matrices.n), 1.0F), result_(ones_.size()) {
+  const auto& cuda = BareCuda::get();
+  check_cublas(cuda.blas_create(&handle_), "cublasCreate");
+  check_cublas(cuda.blas_set_stream(handle_, stream_), "cublasSetStream");
+  check_cublas(cuda.blas_set_workspace(handle_, matrices_.workspace, matrices_.workspace_bytes), "cublasSetWorkspace");
+}
+
+BareRoundTrip::~BareRoundTrip() {
+  check_cublas(BareCuda::get().blas_destroy(handle_), "cublasDestroy");
+}
+
+void BareRoundTrip::run() {
+  const auto& cuda = BareCuda::get();
+  const auto& [n, a, b, c, workspace, workspace_bytes] = matrices_;
+  const auto copy = [&](const void* to, const void* from) {
+    check_cuda(cuda.memcpy_async(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from),
+                                 ones_.size() * sizeof(float), stream_),
+               "cuMemcpyAsync");
+  };
+  const float one = 1.0F;
+  const float zero = 0.0F;
+  copy(a, ones_.data());
+  copy(b, ones_.data());
+  check_cublas(cuda.sgemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, b, n, a, n, &zero, c, n), "cublasSgemm");
+  copy(staged_.data(), c);
+  wait_for(stream_);
+  std::copy_n(static_cast<const float*>(staged_.data()), result_.size(), result_.begin());
+  if (result_.back() != static_cast<float>(n))
+    give_up_on("the product is wrong");
 }
 
 } // namespace gpuactors::bench

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace gpuactors::bench {
 
@@ -46,11 +47,6 @@ double bare_launch_ns(CUstream stream, int count);
 double bare_product_ns(CUstream stream, std::int64_t n, const void* a, const void* b, void* c, cudaDataType type,
                        void* workspace, std::size_t workspace_bytes, int count);
 
-/// Two n x n matrices from ordinary memory into `a` and `b`, their product `c`, and that into ordinary memory, with a
-/// wait after it; `count` times.
-double bare_round_trip_ns(CUstream stream, std::int64_t n, float* a, float* b, float* c, void* workspace,
-                          std::size_t workspace_bytes, int count);
-
 /// Memory that is pinned by the driver, and so goes at full speed.
 class BarePinned {
 public:
@@ -69,6 +65,38 @@ public:
 private:
   std::size_t bytes_;
   void* data_ = nullptr;
+};
+
+/// Device memory for n x n matrices of float32, and for cuBLAS.
+struct BareMatrices {
+  std::int64_t n = 0;
+  float* a = nullptr;
+  float* b = nullptr;
+  float* c = nullptr;
+  void* workspace = nullptr;
+  std::size_t workspace_bytes = 0;
+};
+
+/// Matrices of ones from ordinary memory to `a` and `b`, their product `c`, and that to ordinary memory. With a context
+/// current, from its making to its end.
+class BareRoundTrip {
+public:
+  BareRoundTrip(CUstream stream, const BareMatrices& matrices);
+  BareRoundTrip(const BareRoundTrip&) = delete;
+  BareRoundTrip& operator=(const BareRoundTrip&) = delete;
+  ~BareRoundTrip();
+
+  /// Once, with the wait for the result.
+  void run();
+
+private:
+  CUstream stream_;
+  BareMatrices matrices_;
+  cublasHandle_t handle_ = nullptr;
+  /// A copy into other memory than this the driver waits for by itself, asleep.
+  BarePinned staged_;
+  std::vector<float> ones_;
+  std::vector<float> result_;
 };
 
 } // namespace gpuactors::bench

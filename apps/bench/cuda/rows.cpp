@@ -9,7 +9,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -251,25 +253,52 @@ Row upload_row(const std::string& name, int repeat, std::size_t bytes, const cha
   return row;
 }
 
+/// A round trip, and what it runs in.
+class BareTask {
+public:
+  BareTask(const std::shared_ptr<Device>& device, std::int64_t n)
+    : context_(check(Context::open(device, {Share::whole(1), memory_bytes, "bench", nullptr}))),
+      matrices_{make_matrix(n), make_matrix(n), make_matrix(n)},
+      workspace_(check(context_->stream().allocate(workspace_bytes))), native_(make_native()),
+      trip_(static_cast<CUstream>(native_.handle()),
+            {n, matrices_[0].data<float>(), matrices_[1].data<float>(), matrices_[2].data<float>(), workspace_.data(),
+             workspace_.bytes()}) {
+    // nop
+  }
+
+  void run() {
+    trip_.run();
+  }
+
+private:
+  static constexpr std::size_t memory_bytes = 128 * mebi;
+  static constexpr std::size_t workspace_bytes = 32 * mebi;
+
+  Tensor make_matrix(std::int64_t n) {
+    return check(context_->stream().tensor(DType::f32, {n, n}));
+  }
+
+  /// Once the memory is there.
+  NativeStream make_native() {
+    check(context_->stream().synchronize());
+    return check(context_->stream().native());
+  }
+
+  std::unique_ptr<Context> context_;
+  std::array<Tensor, 3> matrices_;
+  Buffer workspace_;
+  NativeStream native_;
+  BareRoundTrip trip_;
+};
+
 } // namespace
 
 bool has_bare_cuda_benchmarks() {
   return true;
 }
 
-double bare_task_ns(const std::shared_ptr<Device>& device, std::int64_t n, int count) {
-  constexpr std::size_t memory_bytes = 128 * mebi;
-  constexpr std::size_t workspace_bytes = 32 * mebi;
-  const auto context = check(Context::open(device, {Share::whole(1), memory_bytes, "bench", nullptr}));
-  auto& stream = context->stream();
-  auto a = check(stream.tensor(DType::f32, {n, n}));
-  auto b = check(stream.tensor(DType::f32, {n, n}));
-  auto c = check(stream.tensor(DType::f32, {n, n}));
-  auto workspace = check(stream.allocate(workspace_bytes));
-  check(stream.synchronize());
-  const auto native = check(stream.native());
-  return bare_round_trip_ns(static_cast<CUstream>(native.handle()), n, a.data<float>(), b.data<float>(),
-                            c.data<float>(), workspace.data(), workspace.bytes(), count);
+std::function<void()> make_bare_task(const std::shared_ptr<Device>& device, std::int64_t n) {
+  return [task = std::make_shared<BareTask>(device, n)] { task->run(); };
 }
 
 std::vector<Benchmark> bare_cuda_benchmarks(bool smoke) {

@@ -6,6 +6,7 @@
 #include <gpuactors/device/backend.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,9 +15,9 @@ namespace gpuactors::bench {
 /// Whether this program was built with the CUDA toolkit, which these rows need.
 [[nodiscard]] bool has_bare_cuda_benchmarks();
 
-/// Nanoseconds of what a short task does, with nothing of ours in it: two n x n matrices of ones go to the device,
-/// their product comes back. The mean of so many; 0 if the program was built without the toolkit.
-[[nodiscard]] double bare_task_ns(const std::shared_ptr<Device>& device, std::int64_t n, int count);
+/// What a short task does, with nothing of ours in it: two n x n matrices of ones go to the device, their product comes
+/// back. Only where `has_bare_cuda_benchmarks()`. To be made, called and destroyed on one thread.
+[[nodiscard]] std::function<void()> make_bare_task(const std::shared_ptr<Device>& device, std::int64_t n);
 
 /// None if it was not. With `smoke` their sizes are small, and their names say so.
 [[nodiscard]] std::vector<Benchmark> bare_cuda_benchmarks(bool smoke);

@@ -42,7 +42,7 @@ public:
     return closed_.has_value();
   }
 
-  /// Whether, while none serves, nobody is to wait for one. Then `due` is over.
+  /// Whether, while none serves, nobody is to wait for one. Notes when that becomes so: `due` is then over.
   [[nodiscard]] bool is_hopeless(gpuactors::TimePoint now);
 
   /// When `is_hopeless` becomes true, unless a replica serves before; `never` if no start has failed, as long as one

@@ -32,11 +32,11 @@ Duration slack(Duration took) {
   return std::max(Duration{std::chrono::milliseconds{1}}, took / 4);
 }
 
-std::string milliseconds(Duration duration) {
+} // namespace
+
+std::string in_milliseconds(Duration duration) {
   return fmt::format("{:.3f} ms", std::chrono::duration<double, std::milli>{duration}.count());
 }
-
-} // namespace
 
 // -- coming in ------------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ Result<void> BatchQueue::check_deadline(Request& request, TimePoint now, const C
   if (request.deadline <= now) {
     ++counts_.refused_late;
     return gpuactors::fail(Errc::deadline_exceeded, fmt::format("its timeout passed {} before all of it was read",
-                                                                milliseconds(now - request.deadline)));
+                                                                in_milliseconds(now - request.deadline)));
   }
   const auto end = expected_end(request, now, capacity);
   if (end <= request.deadline)
@@ -91,7 +91,7 @@ Result<void> BatchQueue::check_deadline(Request& request, TimePoint now, const C
   return gpuactors::fail(Errc::queue_full,
                          fmt::format("no answer can come in time: as long as batches take now, it would come in {}, "
                                      "and {} are left",
-                                     milliseconds(end - now), milliseconds(request.deadline - now)));
+                                     in_milliseconds(end - now), in_milliseconds(request.deadline - now)));
 }
 
 TimePoint BatchQueue::expected_end(const Request& request, TimePoint now, const Capacity& capacity) const {
@@ -198,11 +198,14 @@ BatchQueue::Next BatchQueue::next(TimePoint start, Share share, bool may_wait, c
     }
   }
   for (const auto& request : result.batch) {
-    forget_due(*request);
+    const auto due = due_of(*request);
     stop_waiting(*request);
     request->state = Request::State::running;
     running_.emplace(request->place, request);
-    note_due(*request);
+    if (due_of(*request) != due) { // it has begun in time: only its deadline is left
+      dues_.erase(Due{due, request->place});
+      note_due(*request);
+    }
   }
   return result;
 }

@@ -13,10 +13,14 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace serve::batching {
+
+/// "1.500 ms", as what clients are told says it.
+[[nodiscard]] std::string in_milliseconds(gpuactors::Duration duration);
 
 struct QueueLimits {
   /// Rows of a batch, and bytes of it.

@@ -172,7 +172,8 @@ std::vector<std::string> HttpApi::models_with_texts() const {
 std::string HttpApi::why_not_ready(const Route& route) const {
   // Without a version, the model's own comes first.
   for (const auto& entry : state_->service.repository())
-    if (entry.name == route.model && (route.version.empty() || entry.version == route.version))
+    if (entry.name == route.model && (route.version.empty() || entry.version == route.version)
+        && entry.state != "READY")
       return entry.reason;
   return {};
 }

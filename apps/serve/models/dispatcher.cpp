@@ -141,6 +141,9 @@ bool Dispatcher::submit(const std::shared_ptr<Pending>& pending) {
     if (is_refused(*pending, now)) {
       ++refused_without_replica_;
       fail(pending, cannot_serve(), reason::backend, now, actions);
+      // This may be the first to find that those who wait do so in vain: the timer then has nothing to tell them.
+      if (queue_.waiting() > 0)
+        pump(now, actions);
     } else if (const auto admitted = admit(pending, now); !admitted) {
       fail(pending,
            Error{admitted.error().code(), fmt::format("{}: {}", options_.facts.title, admitted.error().message())},

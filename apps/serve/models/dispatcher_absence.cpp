@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -19,14 +18,6 @@ using gpuactors::Duration;
 using gpuactors::Errc;
 using gpuactors::Error;
 using gpuactors::TimePoint;
-
-namespace {
-
-double to_milliseconds(Duration duration) {
-  return std::chrono::duration<double, std::milli>{duration}.count();
-}
-
-} // namespace
 
 // -- told by the keeper of the replicas -----------------------------------------------------------
 
@@ -108,9 +99,7 @@ bool Dispatcher::is_hopeless(TimePoint now) {
 
 bool Dispatcher::is_refused(const Pending& pending, TimePoint now) {
   // What builds on state goes to the replica that has it, also while that leaves.
-  if (!pending.starts && has_state(pending.request.sequence.id, now))
-    return false;
-  return absence_.is_closed() || is_hopeless(now);
+  return (absence_.is_closed() || is_hopeless(now)) && (pending.starts || !has_state(pending.request.sequence.id, now));
 }
 
 Error Dispatcher::cannot_serve() const {
@@ -130,14 +119,14 @@ void Dispatcher::give_up_waiting(TimePoint now, Actions& actions) {
 Error Dispatcher::overdue(const batching::Request& request, TimePoint now) const {
   const auto& title = options_.facts.title;
   if (request.deadline <= now)
-    return {Errc::deadline_exceeded, fmt::format("{} did not answer within the timeout of {:.3f} ms{}", title,
-                                                 to_milliseconds(request.deadline - request.arrived),
+    return {Errc::deadline_exceeded, fmt::format("{} did not answer within the timeout of {}{}", title,
+                                                 batching::in_milliseconds(request.deadline - request.arrived),
                                                  has_serving() ? "" : fmt::format(": it {}", absence_.reason()))};
   if (!has_serving())
     return cannot_serve();
   // Nothing of it has run: whoever asks again later does no work twice.
-  return {Errc::queue_full, fmt::format("{} had no room for it within {:.3f} ms: ask again later", title,
-                                        to_milliseconds(request.begin_by - request.arrived))};
+  return {Errc::queue_full, fmt::format("{} had no room for it within {}: ask again later", title,
+                                        batching::in_milliseconds(request.begin_by - request.arrived))};
 }
 
 } // namespace serve

@@ -122,8 +122,8 @@ Result<std::unique_ptr<ModelVersion>> ModelTable::load_version(Model& model, con
   bool made_room = false;
   if (auto* before = what.before; before != nullptr) {
     how.replicas_before = before->dispatcher()->replicas();
-    const auto give_up_one = [this, before, bell = how.bell](bool in_place) {
-      return before->give_up_one(deadline_after(Clock::now(), options_.drain), in_place, *bell);
+    const auto give_up_one = [this, before, bell = how.bell](bool whole) {
+      return before->give_up_one(deadline_after(Clock::now(), options_.drain), whole, *bell);
     };
     how.make_first_room = [&, give_up_one] {
       if (drop_canary(model))
@@ -142,7 +142,7 @@ Result<std::unique_ptr<ModelVersion>> ModelTable::load_version(Model& model, con
     return version;
   auto error = version.error();
   if (what.before != nullptr) {
-    if (made_room && in_place) {
+    if (made_room && in_place && how.replicas_before == 1) {
       const std::unique_lock lock{mutex_};
       model.in_vain = {what.config, cut_text(error.message(), longest_sentence)};
     }

@@ -13,6 +13,10 @@ namespace gpuactors {
 
 namespace {
 
+Failure moved_from(const std::string& name) {
+  return fail(Errc::invalid_argument, fmt::format("the metric to be published as {} was moved from", name));
+}
+
 std::string_view in_words(MetricKind kind) {
   switch (kind) {
   case MetricKind::gauge:
@@ -116,14 +120,20 @@ Result<Metrics::Histogram> Metrics::histogram(const std::string& name, const std
 }
 
 Result<void> Metrics::publish(const std::string& name, const Gauge& gauge, std::string_view help) {
+  if (gauge.cell_ == nullptr)
+    return moved_from(name);
   return publish(name, Entry{MetricKind::gauge, std::string{help}, gauge.cell_});
 }
 
 Result<void> Metrics::publish(const std::string& name, const Counter& counter, std::string_view help) {
+  if (counter.cell_ == nullptr)
+    return moved_from(name);
   return publish(name, Entry{MetricKind::counter, std::string{help}, counter.cell_});
 }
 
 Result<void> Metrics::publish(const std::string& name, const Histogram& histogram, std::string_view help) {
+  if (histogram.cell_ == nullptr)
+    return moved_from(name);
   GPUACTORS_TRY(check_histogram_bounds(name, histogram.cell_->bounds()));
   return publish(name, Entry{MetricKind::histogram, std::string{help}, nullptr, histogram.cell_});
 }

@@ -48,7 +48,8 @@ public:
   }
 
   /// Waits at most `timeout` without taking the result, so that a `deadline_exceeded` of a later `get` is an error of
-  /// the work and not of this wait. May end early, as `get` does.
+  /// the work and not of this wait. May end early, as `get` does. In an actor, a wait of more than a second for a call
+  /// of itself withdraws that call: `get` then returns `invalid_argument`.
   /// @returns whether `get` would return at once; true also for a future whose result was taken.
   [[nodiscard]] bool wait(Duration timeout) const {
     return state() == nullptr || state()->wait_until(deadline_after(Clock::now(), timeout));
@@ -58,12 +59,14 @@ public:
   ///
   /// In a task or actor that was asked to end, a wait that still goes on when most of the grace is over returns
   /// `lease_revoked`, so that the process need not be ended with everything in it; `get` may be called again. An actor
-  /// that waits for a call of itself, which it could only serve afterwards, gets `invalid_argument`.
+  /// that waits for more than a second for a call of itself, which it could only serve afterwards, gets
+  /// `invalid_argument`, and the call is withdrawn.
   Result<T> get() {
     return get_until(never);
   }
 
-  /// Like `get()`, but waits at most `timeout`; then returns `deadline_exceeded`, and `get` may be called again.
+  /// Like `get()`, but waits at most `timeout`; then returns `deadline_exceeded`, and `get` may be called again. For an
+  /// actor's calls of itself: as `wait` says.
   Result<T> get(Duration timeout) {
     return get_until(deadline_after(Clock::now(), timeout));
   }

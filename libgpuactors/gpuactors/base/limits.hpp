@@ -254,8 +254,16 @@ inline constexpr std::size_t usage_bytes = 4U << 20;
 /// How long a client keeps using a lease for successive tasks of its shape while other requests wait.
 inline constexpr std::chrono::milliseconds lease_turn{200};
 
-/// How long a client keeps an idle lease for the next task of the same shape.
-inline constexpr std::chrono::milliseconds lease_linger{20};
+/// Hardware queues of a process that works for one lease on GPUs, unless somebody has chosen a number: as many as CUDA
+/// has by itself. Each takes its time where the process begins and ends (docs/design/0061).
+inline constexpr int lease_queues = 8;
+
+/// How long a client keeps an idle lease for the next task of the same shape, while nobody else waits for it: on a GPU,
+/// to open a context anew takes milliseconds.
+inline constexpr std::chrono::milliseconds lease_linger{200};
+
+/// How often a client looks for leases that are idle for so long, and for tasks that wait behind a long one.
+inline constexpr std::chrono::milliseconds lease_sweep{20};
 
 /// Heartbeat interval of a process, and the silence after which its peers consider it dead; each with the range that
 /// users may choose from.

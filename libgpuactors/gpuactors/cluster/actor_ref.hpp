@@ -63,7 +63,8 @@ public:
 
   /// Waits for the next item, at most `timeout`; by default until the stream's own deadline.
   /// @returns the item; nothing at the end; the error that ended the stream; `deadline_exceeded` after `timeout` (the
-  ///          stream continues: call again); `invalid_argument` if the reader was moved from.
+  ///          stream continues: call again); `invalid_argument` if the reader was moved from, or if an actor waits for
+  ///          more than a second for a stream of itself, which is then withdrawn.
   Result<std::optional<T>> next(Duration timeout = Duration::max()) {
     if (source_ == nullptr)
       return fail(Errc::invalid_argument, "the stream reader was moved from");

@@ -242,16 +242,18 @@ public:
   /// Stops placing new work on a node. Requests that no other node could serve wait for `undrain`; when the node is
   /// gone, they fail with `infeasible`. Without `empty_within`, running work continues. With it, actors that have
   /// `max_restarts` move as soon as other nodes have room (a move uses up no restart and keeps the saved state), and
-  /// other work may finish; whatever is left after that time is asked to stop and ended, as by `kill`. Actors with
-  /// `max_restarts` then wait for room, which uses up no restart either. Does not wait until the node is empty: `state`
-  /// shows what is left.
+  /// other work may finish; whatever is left after that time is asked to stop and ended. Actors with `max_restarts`
+  /// then wait for room, which uses up no restart either; those in a placement group or under a parent's lease end. A
+  /// later call without `empty_within` takes the time back. Does not wait until the node is empty: `state` shows what
+  /// is left.
   ///
   /// Blocks until the broker has answered, for at most `limits::call_deadline`, also while the broker is away.
   /// @returns `not_found` with similar names; `permission_denied` with a client's certificate; `deadline_exceeded`
   ///          without an answer (the order may still be carried out); `unavailable` if the cluster was closed.
   Result<void> drain(std::string_view node, std::optional<Duration> empty_within = {});
 
-  /// Ends the draining of a node, which then takes new work again, at once also from the queue. Running work continues.
+  /// Ends the draining of a node, which then takes new work again, at once also from the queue. Running work continues;
+  /// what was told to move or end does so.
   /// Has no effect on a node that is not draining. Blocks as `drain` does.
   /// @returns the errors of `drain`.
   Result<void> undrain(std::string_view node);

@@ -208,7 +208,7 @@ void PendingCall::refuse_own_wait() {
   const auto core = cell_->core.lock();
   if (core == nullptr || method_ == nullptr || method_->concurrent != (here.thread == CallThread::concurrent))
     return;
-  // The items of a stream that was kept come from any thread; an answer comes from the actor's.
+  // The items of a stream that was kept come from any thread; an answer, also its end, comes from the actor's.
   if (call_.stream && here.control->is_deferred(id))
     return;
   // Else it would run after all, and nobody would have its answer.

@@ -42,10 +42,15 @@ Result<ActorRef> find_neighbour(const Actor& actor, const v1::ActorHandle& neigh
   const auto deadline =
       actor.deadline() == never ? deadline_after(Clock::now(), limits::call_deadline) : actor.deadline();
   const auto find = [&] { return Cluster::from(actor).find(neighbour, deadline - Clock::now()); };
+  Duration wait = limits::redial_shortest;
   const auto pause = [&] {
-    if (actor.stop_requested() || Clock::now() + limits::redial_shortest >= deadline)
+    const auto left = deadline - Clock::now() - limits::redial_shortest;
+    if (actor.stop_requested() || left <= Duration::zero())
       return false;
-    std::this_thread::sleep_for(limits::redial_shortest);
+    // The last look is just before the end.
+    std::this_thread::sleep_for(std::min<Duration>(wait, left));
+    // After the loss of a node, all members of all groups ask the same broker.
+    wait = std::min<Duration>(2 * wait, limits::redial_longest);
     return true;
   };
   auto found = detail::find_present(find, pause);

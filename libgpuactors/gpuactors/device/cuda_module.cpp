@@ -7,12 +7,17 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 
 namespace gpuactors {
 
 namespace {
 
 constexpr auto file_name = "libgpuactors_cuda.so";
+
+constexpr const char* queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
+/// For this process and those that inherit its environment: the number there is this library's.
+constexpr const char* chosen_variable = "GPUACTORS_QUEUES";
 
 /// Requests 32 hardware queues for each context, the maximum; the driver's default is 8. Streams that share a queue
 /// wait for each other, even if their SMs differ. Not under MPS: there, the queues come out of what all processes
@@ -21,8 +26,10 @@ constexpr auto file_name = "libgpuactors_cuda.so";
 /// Runs when the library is loaded, usually before `main`, because changing the environment while other threads read it
 /// is undefined. The driver reads the variable when it starts.
 __attribute__((constructor)) void ask_for_hardware_queues() {
-  if (!mps_runs(mps_folder()))
-    (void)::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  if (std::getenv(queues_variable) != nullptr || mps_runs(mps_folder()))
+    return;
+  for (const auto* variable : {queues_variable, chosen_variable})
+    (void)::setenv(variable, "32", 1);
 }
 
 /// Returns the path of the module: beside the file that contains this code, in the `lib` folder next to that folder, or
@@ -41,6 +48,12 @@ std::string find_module() {
 }
 
 } // namespace
+
+bool chose_hardware_queues() {
+  const char* number = std::getenv(queues_variable);
+  const char* chosen = std::getenv(chosen_variable);
+  return number != nullptr && chosen != nullptr && std::string_view{number} == chosen;
+}
 
 Result<CudaModule*> load_cuda_module(const std::string& path) {
   // The module is never unloaded, because backends that are still open run its code.

@@ -28,6 +28,10 @@ protected:
   ~CudaModule() = default;
 };
 
+/// Returns whether the number of hardware queues in this process's environment (CUDA_DEVICE_MAX_CONNECTIONS) is the one
+/// that this library has put there, and not one that somebody wants. Not while other threads change the environment.
+[[nodiscard]] bool chose_hardware_queues();
+
 /// Loads the module from this library's folder, else from the loader's path, and starts it. All calls return the result
 /// of the first one. Any thread.
 Result<CudaModule*> load_cuda_module();

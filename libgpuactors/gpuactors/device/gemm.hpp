@@ -1,4 +1,4 @@
-// Gemm: a matrix product.
+// Gemm and GemmOptions: a matrix product, and how `Stream::gemm` combines its operands.
 #pragma once
 
 #include <gpuactors/device/types.hpp>

@@ -25,7 +25,6 @@
 #include <cstring>
 #include <functional>
 #include <iostream>
-#include <map>
 #include <mutex>
 #include <sstream>
 #include <string_view>
@@ -56,7 +55,6 @@ thread_local std::vector<CUcontext> current;
 /// Of a device by its number.
 constexpr const char* uuid_format = "GPU-{:02x}112233-4455-6677-8899-aabbccddeeff";
 
-/// The green context in which each event was made; null: the primary one.
 /// Whether an event must be recorded on streams of its own context. cuda.h says so, and does not say whether a green
 /// context counts as one of its own.
 std::atomic<int> events_stay_home{CUDA_SUCCESS};
@@ -371,6 +369,7 @@ CUresult event_synchronize(CUevent event) {
   auto result = event_query(event);
   while (result == CUDA_ERROR_NOT_READY)
     result = event_query(event);
+  // With what was freed behind the mark, too, which the real driver need not see.
   if (auto* const on = stream_of(event); result == CUDA_SUCCESS && on != nullptr)
     pass_frees(on);
   return result;

@@ -37,6 +37,8 @@ struct AgentOptions {
   /// The part of the machine's memory in use above which a worker is ended; 0 and 1: none is. Nothing: nobody looks at
   /// the memory of workers at all.
   std::optional<double> memory_threshold{};
+  /// Processes for one lease get `limits::lease_queues` of CUDA's hardware queues instead of what they inherit.
+  bool limits_queues = false;
 };
 
 /// Runs, of each program, one worker for each device, for the leases on that device alone; one for work without a

@@ -2,11 +2,14 @@
 #include <gpuactors/agent/core/agent_core.hpp>
 #include <gpuactors/agent/core/mps.hpp>
 #include <gpuactors/base/endpoint.hpp>
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/device/accelerators.hpp>
 #include <gpuactors/wire/lease_end.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 namespace gpuactors {
@@ -100,6 +103,9 @@ AgentCore::WorkerRecord& AgentCore::start_worker(std::string key, std::vector<v1
   // Users' variables come last: `emplace` keeps them from overriding those that limit the process.
   for (const auto& [name, value] : environment)
     command.environment.emplace(name, value);
+  const bool on_gpu = std::any_of(devices.begin(), devices.end(), [](const auto& one) { return one.kind() == "cuda"; });
+  if (owner != nullptr && on_gpu && options_.limits_queues)
+    command.environment.emplace("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(limits::lease_queues));
   auto& worker = workers_[command.number];
   worker.number = command.number;
   worker.key = key;

@@ -1,4 +1,5 @@
 // The broker and actors: their records, from the request to the end of the last life.
+#include <gpuactors/actor/holder_name.hpp>
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/base/utf8.hpp>
 #include <gpuactors/broker/core/broker_core.hpp>
@@ -15,8 +16,7 @@ namespace gpuactors {
 namespace {
 
 std::string describe(const v1::ActorHandle& handle) {
-  return fmt::format("actor {} ({})", handle.name().empty() ? std::to_string(handle.id()) : handle.name(),
-                     handle.type());
+  return detail::actor_in_words(handle.name(), handle.type(), ActorId{handle.id()});
 }
 
 /// Whether the actor that has the handle's number here is another one. Programs of earlier releases draw no origins.

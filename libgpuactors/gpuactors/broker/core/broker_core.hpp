@@ -128,6 +128,8 @@ private:
   struct Move {
     RequestId request;
     ActorRecord* actor;
+    /// There is no room now, and might be.
+    bool crowded = false;
   };
 
   // -- nodes and clients: peers.cpp -----------------------------------------------------

@@ -70,8 +70,7 @@ void BrokerCore::keep_drained(const std::string& name) {
   if (node.empty_by == never)
     stored.set_until_ms(std::numeric_limits<std::int64_t>::max());
   else if (node.empty_by)
-    stored.set_until_ms(unix_ms(world_)
-                        + std::chrono::duration_cast<milliseconds>(*node.empty_by - world_.now()).count());
+    stored.set_until_ms(unix_ms(world_) + static_cast<std::int64_t>(to_milliseconds(*node.empty_by - world_.now())));
   // Also kept in memory: a node that only lost its connection is drained again when it returns.
   stored_nodes_[name] = stored;
   // Of those that are away, not all come back.
@@ -146,7 +145,7 @@ void BrokerCore::leave(LeaseId id, const std::string& node, bool late) {
     // parent lease would only come back to this node: it is not restarted.
     actor.no_restart = actor.no_restart || actor.request.group() != 0 || actor.request.parent_lease() != 0;
     // It moves, only later: this must not use up a restart either.
-    if (actor.state == ActorState::alive && actor.spec.max_restarts() != 0 && !actor.no_restart) {
+    if (actor.spec.max_restarts() != 0 && !actor.no_restart) {
       actor.lives.forgive_one();
       keep(actor);
     }
@@ -165,7 +164,11 @@ bool BrokerCore::reserve_elsewhere(ActorRecord& actor, const std::string& node) 
   const RequestId id{++last_request_};
   move_ = Move{id, &actor};
   apply(ledger_.submit(id, std::move(*request), world_.now()));
+  const bool crowded = move_->crowded;
   move_.reset();
+  // It does not wait in the queue, and may need all the same what clients keep for their next tasks.
+  if (crowded)
+    make_way(id);
   // Requests in a bundle or under a parent lease are granted on a drained node too.
   if (actor.next && actor.next->node == node)
     give_up_move(actor);

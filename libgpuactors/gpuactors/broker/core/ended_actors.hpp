@@ -2,6 +2,7 @@
 // layer.
 #pragma once
 
+#include <gpuactors/actor/holder_name.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/v1/control.pb.h>
 
@@ -40,8 +41,8 @@ public:
     if (found == nullptr)
       return fmt::format("actor {} has ended", id);
     const auto& actor = found->actor();
-    return fmt::format("actor {} ({}) has ended: {}", actor.name().empty() ? std::to_string(id) : actor.name(),
-                       actor.type(), found->reason());
+    return fmt::format("{} has ended: {}", detail::actor_in_words(actor.name(), actor.type(), ActorId{id}),
+                       found->reason());
   }
 
   /// Passes the latest `most` of them to `sink`, the last one first, until it returns false.

@@ -43,8 +43,10 @@ void BrokerCore::apply(const Ledger::Events& events) {
   std::set<GroupId> lost_from;
   for (const auto& event : events) {
     // Refusals for actors that are to move repeat until another node has room: they are neither logged nor handled.
-    if (move_ && move_->request == event.request && event.kind != Event::Kind::granted)
+    if (move_ && move_->request == event.request && event.kind != Event::Kind::granted) {
+      move_->crowded = event.code == Errc::no_capacity;
       continue;
+    }
     log(event);
     if (event.group) {
       on_group(event);

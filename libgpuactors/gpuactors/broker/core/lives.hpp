@@ -49,7 +49,7 @@ public:
     since_ = now;
   }
 
-  /// The next restart does not count: the actor moves to another node.
+  /// The next restart does not count: the actor leaves its node, for another one or until there is room.
   void forgive_one() {
     ++forgiven_;
     ++moves_;

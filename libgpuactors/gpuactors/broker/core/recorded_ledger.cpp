@@ -54,6 +54,8 @@ Result<Ledger::Events> RecordedLedger::recorded(Result<Events> events, Write wri
 }
 
 Result<Ledger::Events> RecordedLedger::add_node(NodeSpec spec, TimePoint now) {
+  if (writer_ == nullptr)
+    return Ledger::add_node(std::move(spec), now);
   const auto asked = spec;
   return recorded(Ledger::add_node(std::move(spec), now), [&](ScenarioWriter& to) { to.add_node(asked, now); });
 }
@@ -73,6 +75,8 @@ Result<Ledger::Events> RecordedLedger::undrain_node(std::string_view name, TimeP
 
 Result<Ledger::Events> RecordedLedger::set_types(std::string_view name, std::optional<std::vector<std::string>> types,
                                                  TimePoint now) {
+  if (writer_ == nullptr)
+    return Ledger::set_types(name, std::move(types), now);
   const auto asked = types;
   return recorded(Ledger::set_types(name, std::move(types), now),
                   [&](ScenarioWriter& to) { to.set_types(name, asked, now); });

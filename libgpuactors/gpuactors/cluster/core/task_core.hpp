@@ -76,7 +76,7 @@ public:
     std::vector<std::uint64_t> withdrawals;
     /// To be repeated if they may be, else to be told their callers.
     std::vector<Failure> failures;
-    /// `sweep` is to be called after `limits::lease_linger`.
+    /// `sweep` is to be called after `limits::lease_sweep`.
     bool start_sweep = false;
   };
 
@@ -179,7 +179,7 @@ public:
   void runner_down(LeaseId lease, Orders& orders);
 
   /// Gives back leases that have been idle for long, and recalls tasks that wait behind a long one. @returns whether to
-  /// call it again after `limits::lease_linger`.
+  /// call it again after `limits::lease_sweep`.
   [[nodiscard]] bool sweep(TimePoint now, Orders& orders);
 
   /// The leases that are held, or granted and being looked up.

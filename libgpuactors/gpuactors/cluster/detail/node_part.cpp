@@ -5,6 +5,7 @@
 #include <gpuactors/cluster/detail/node_part.hpp>
 #include <gpuactors/cluster/detail/offered_resources.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
+#include <gpuactors/device/cuda_module.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
 #include <fmt/format.h>
@@ -247,6 +248,7 @@ Result<void> NodePart::start(DaemonCore& core, const NodeDaemon& options, const 
   setup.agent.node = node;
   setup.agent.programs = std::move(programs);
   setup.agent.host = listening.host;
+  setup.agent.limits_queues = chose_hardware_queues();
   setup.address = [address] { return *address; };
   setup.launcher = launcher;
   setup.sources = log->sources();

@@ -1,4 +1,5 @@
-// The actor system and the port that every process of a cluster has. Internal to the cluster layer.
+// The actor system and the port that every process of a cluster has, and the options of its links. Internal to the
+// cluster layer.
 #pragma once
 
 #include <gpuactors/wire/links.hpp>

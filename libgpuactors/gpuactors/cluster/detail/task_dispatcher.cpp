@@ -357,7 +357,7 @@ void TaskDispatcher::schedule_sweep() {
       dispatcher->sweep();
   };
   // Refused only by a port that is closed: the leases end with the cluster then.
-  static_cast<void>(port_.after(limits::lease_linger, std::move(due)));
+  static_cast<void>(port_.after(limits::lease_sweep, std::move(due)));
 }
 
 void TaskDispatcher::start_timer(const std::shared_ptr<PendingTask>& task, Timer timer, Duration wait, Error error) {

@@ -138,7 +138,8 @@ private:
   /// @returns whether all that was freed is behind such work.
   bool see_frees() noexcept;
   /// Whether work of `stream` is under way. If not, the driver has seen all its work done. `free_mutex_` is held.
-  bool is_busy(CUstream stream, CUevent mark) noexcept;
+  /// @param enough until then, it may look at a mark that it has made.
+  bool is_busy(CUstream stream, CUevent mark, TimePoint enough) noexcept;
   /// Shared memory and that of other libraries are beside what the pool has: together they stay within the limit. The
   /// mutex for that is held.
   void keep_beside() noexcept;

@@ -55,14 +55,15 @@ bool CudaBackend::see_frees() noexcept {
   auto mark = events_.take();
   if (!mark)
     return false;
-  has_freed_ = service_ != nullptr && is_busy(service_, *mark);
+  const auto enough = Clock::now() + std::chrono::microseconds{500};
+  has_freed_ = service_ != nullptr && is_busy(service_, *mark, enough);
   for (auto* stream : streams_)
-    has_freed_ = is_busy(stream, *mark) || has_freed_;
+    has_freed_ = is_busy(stream, *mark, enough) || has_freed_;
   events_.give_back(*mark);
   return !has_freed_;
 }
 
-bool CudaBackend::is_busy(CUstream stream, CUevent mark) noexcept {
+bool CudaBackend::is_busy(CUstream stream, CUevent mark, TimePoint enough) noexcept {
   // For a stream that is captured the service stream waits for what it had before.
   if (stream == captured_)
     return false;
@@ -70,12 +71,10 @@ bool CudaBackend::is_busy(CUstream stream, CUevent mark) noexcept {
     return true;
   // For the driver only waits end the use of what was freed, not looks. It waits for a mark that has been passed, which
   // takes microseconds: the stream itself may get more meanwhile, which may take for ever.
-  constexpr Duration enough = std::chrono::microseconds{500};
   if (driver().event_record(mark, stream) != CUDA_SUCCESS)
     return false; // the context is lost
-  const auto start = Clock::now();
   while (driver().event_query(mark) == CUDA_ERROR_NOT_READY)
-    if (Clock::now() - start > enough)
+    if (Clock::now() > enough)
       return true;
   (void)driver().event_synchronize(mark);
   return false;

@@ -1,6 +1,6 @@
 #include "file_kind.hpp"
 
-#include <apps/cli/command_line.hpp>
+#include "command_line.hpp"
 
 #include <elf.h>
 #include <fmt/format.h>
