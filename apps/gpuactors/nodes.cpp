@@ -194,17 +194,17 @@ Result<void> run_undrain(const UndrainArguments& arguments) {
 } // namespace
 
 Command add_nodes(CLI::App& program) {
-  return add_state_view(program,
-                        {"nodes", "The nodes of the cluster, with their labels and resources",
-                         "Print one array with an object for each node",
-                         "A node that is draining keeps what runs there and gets nothing new. A device that has "
-                         "failed is out of use until its node is started again. With a name, it fails unless that "
-                         "node is there and takes work, for probes.\n\n"
-                         "Examples:\n"
-                         "  gpuactors nodes --broker 127.0.0.1:7711\n"
-                         "  gpuactors nodes gpu-3 --broker 127.0.0.1:7711\n"
-                         "  gpuactors nodes --broker 127.0.0.1:7711 --json | jq -r '.[].name'",
-                         ClusterOptions::Kinds::any, print_nodes, json_nodes, keep_node, "One node; left out: all"});
+  return add_state_view(
+      program, {"nodes", "The nodes of the cluster, with their labels and resources",
+                "Print one array with an object for each node",
+                "A node that is draining keeps what runs there and gets nothing new. A device that has "
+                "failed is out of use until its node is started again. With a name, it fails unless that "
+                "node is there and takes work, for probes.\n\n"
+                "Examples:\n"
+                "  gpuactors nodes --broker 127.0.0.1:7711\n"
+                "  gpuactors nodes gpu-3 --broker 127.0.0.1:7711\n"
+                "  gpuactors nodes --broker 127.0.0.1:7711 --json | jq -r '.[].name'",
+                ClusterOptions::Kinds::any, print_nodes, json_nodes, keep_node, "One node; left out: all", true});
 }
 
 Command add_drain(CLI::App& program) {

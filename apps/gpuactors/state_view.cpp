@@ -30,17 +30,24 @@ Command add_state_view(CLI::App& program, const StateView& view) {
   parser->add_flag("--json", arguments->json, view.json_help);
   arguments->cluster.add_to(*parser, view.kinds);
   parser->footer(view.footer);
-  return {parser, [arguments, one, print = view.print, json = view.json, keep_one = view.keep_one]() -> Result<void> {
+  const bool tells_embedded = view.tells_embedded;
+  return {parser,
+          [arguments, one, print = view.print, json = view.json, keep_one = view.keep_one,
+           tells_embedded]() -> Result<void> {
             GPUACTORS_LET(cluster, arguments->cluster.open());
             GPUACTORS_LET(state, cluster.state());
             say_what_is_incomplete(state);
             // An empty name is one too: a probe whose variable is not set must not hold for all nodes.
             if (one != nullptr && one->count() > 0)
               GPUACTORS_TRY(keep_one(state, arguments->one));
-            if (arguments->json)
+            if (arguments->json) {
               print_json(std::cout, json(state));
-            else
-              print(state, std::cout);
+              return {};
+            }
+            print(state, std::cout);
+            if (tells_embedded && !arguments->cluster.connects())
+              std::cerr << "this is what this machine offers by itself; --broker or GPUACTORS_BROKER names a running "
+                           "cluster\n";
             return {};
           }};
 }

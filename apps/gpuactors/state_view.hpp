@@ -29,6 +29,8 @@ struct StateView {
   Result<void> (*keep_one)(v1::ClusterState& state, const std::string& name) = nullptr;
   /// The help of that name.
   std::string one_help{};
+  /// Whether people are told that they see an embedded cluster, who may have expected a running one.
+  bool tells_embedded = false;
 };
 
 /// Adds the subcommand to `program`.

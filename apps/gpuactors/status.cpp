@@ -155,7 +155,8 @@ Json json_status(const v1::ClusterState& state) {
 } // namespace
 
 Command add_status(CLI::App& program) {
-  return add_state_view(program, {"status", "The cluster in a few lines: nodes, devices, actors, leases, queue",
+  return add_state_view(program, {"status",
+                                  "The cluster in a few lines: nodes, devices, actors, leases, queue",
                                   "Print one array with one object",
                                   "Programs that are connected are clients, this one and the cluster's own workers "
                                   "among them; those that are away lost their connection and have time to come back "
@@ -163,7 +164,12 @@ Command add_status(CLI::App& program) {
                                   "Examples:\n"
                                   "  gpuactors status --broker 127.0.0.1:7711\n"
                                   "  gpuactors status --broker 127.0.0.1:7711 --json | jq '.[0].queue'",
-                                  ClusterOptions::Kinds::any, print_status, json_status});
+                                  ClusterOptions::Kinds::any,
+                                  print_status,
+                                  json_status,
+                                  nullptr,
+                                  {},
+                                  true});
 }
 
 } // namespace gpuactors::cli

@@ -129,6 +129,11 @@ class ProgramTest(unittest.TestCase):
         self.assertIn('--heartbeat is "often": seconds are expected', self.refused("status", "--heartbeat", "often"))
         self.assertIn("--broker needs a value: HOST:PORT", self.refused("status", "--broker"))
 
+    def test_without_a_broker_it_is_said_that_this_machine_alone_is_shown(self):
+        for command in ("status", "nodes"):
+            done = self.run_program(command, "--devices", "host:1x64MiB")
+            self.assertIn(b"this is what this machine offers by itself; --broker or GPUACTORS_BROKER names", done.stderr)
+
     def test_a_node_without_a_name_is_none_for_a_probe_whose_variable_is_not_set(self):
         self.assertIn('there is no node ""', self.refused("nodes", "", "--devices", "host:1x64MiB"))
         self.assertIn(b"local", self.run_program("nodes", "local", "--devices", "host:1x64MiB").stdout)
