@@ -64,6 +64,15 @@ caf::behavior echo() {
   return {[](const std::string& in) { return in; }, [](const Payload& in) { return in; }};
 }
 
+/// The same for texts. A number asks for the work, on the thread that has made it.
+caf::behavior work(const MakeWork& make_work) {
+  return {[](const std::string& in) { return in; },
+          [work = make_work()](std::uint64_t in) {
+            work();
+            return in;
+          }};
+}
+
 [[noreturn]] void give_up(const caf::error& error) {
   fmt::print(stderr, "gpuactors-bench, plain CAF: {}\n", caf_version::render(error));
   std::exit(1);
@@ -86,15 +95,6 @@ double ask_for(caf::actor_system& system, const caf::actor& server, int count, i
   }
   constexpr double in_a_microsecond = 1'000;
   return (now_ns() - start) / count / in_a_microsecond;
-}
-
-/// The same, on a thread of its own, with work for each request for that: a number.
-caf::behavior work(const MakeWork& make_work) {
-  return {[](const std::string& in) { return in; },
-          [work = make_work()](std::uint64_t in) {
-            work();
-            return in;
-          }};
 }
 
 double ask(caf::actor_system& system, const caf::actor& server, const FloorRun& run, int count) {

@@ -49,8 +49,8 @@ struct FloorRun {
 /// Makes what a floor's actor does for those who ask for work, on the thread that then does it.
 using MakeWork = std::function<std::function<void()>()>;
 
-/// In a process of its own: an actor that answers with what it is sent, and one that works, if `make_work` is not null.
-/// Writes its address, and serves until it ends.
+/// In a process of its own: an actor that answers with what it is sent, and first works for whoever asks for that, if
+/// `make_work` is not null. Writes its address, and serves until it ends.
 int serve_floor(const std::string& certificates, MakeWork make_work = nullptr);
 
 /// In a process of its own: writes microseconds a request, for each line of the same run.

@@ -12,7 +12,6 @@ namespace {
 
 constexpr const char* percentage_variable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
 constexpr const char* memory_variable = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
-constexpr const char* queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 
 } // namespace

@@ -11,6 +11,9 @@
 
 namespace gpuactors {
 
+/// The number of hardware queues that CUDA's driver gives a process.
+inline constexpr const char* queues_variable = "CUDA_DEVICE_MAX_CONNECTIONS";
+
 /// The variables that limit an isolated process to its lease under MPS. A variable without a value is removed, so that
 /// the process does not inherit the node's. A share of a device becomes a percentage of its SMs, rounded down, at least
 /// 1, and a memory limit of `limits::mps_headroom_bytes` above the lease's memory; a whole device has no limits. The

@@ -103,9 +103,10 @@ AgentCore::WorkerRecord& AgentCore::start_worker(std::string key, std::vector<v1
   // Users' variables come last: `emplace` keeps them from overriding those that limit the process.
   for (const auto& [name, value] : environment)
     command.environment.emplace(name, value);
+  // A wish, not a limit: users may say otherwise.
   const bool on_gpu = std::any_of(devices.begin(), devices.end(), [](const auto& one) { return one.kind() == "cuda"; });
   if (owner != nullptr && on_gpu && options_.limits_queues)
-    command.environment.emplace("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(limits::lease_queues));
+    command.environment.emplace(queues_variable, std::to_string(limits::lease_queues));
   auto& worker = workers_[command.number];
   worker.number = command.number;
   worker.key = key;
