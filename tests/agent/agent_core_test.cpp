@@ -397,6 +397,33 @@ TEST_CASE("what an actor has saved while there was no broker is not lost to one 
   CHECK(sent_to_one({}) == 0);
 }
 
+TEST_CASE(
+    "what has failed while there was no broker is told as held, and as ended behind that, until one takes the node") {
+  Scene scene;
+  for (const std::uint64_t id : {1, 2, 3})
+    scene.lease(id);
+  scene.come_up(1);
+  scene.core->broker_changed(nullptr);
+  scene.core->ended(lease_end(1, 1, Error{Errc::invalid_argument, "no such file"}));
+  scene.end(2); // as it was asked to
+  const auto told_one = [&](const Result<void>& answer) {
+    scene.world.told_held.clear();
+    scene.world.ended.clear();
+    scene.core->broker_changed(std::make_shared<Somebody>(0));
+    CHECK(scene.world.registration.held_ahead() == scene.world.told_held.size());
+    scene.world.answer(answer);
+    scene.core->broker_changed(nullptr);
+    return scene.world.told_held;
+  };
+  CHECK(told_one(fail(Errc::stale_epoch, "it stands by")) == std::set<std::uint64_t>{1, 3});
+  CHECK(told_one({}) == std::set<std::uint64_t>{1, 3});
+  REQUIRE(scene.end_of(1) != nullptr);
+  CHECK(scene.end_of(1)->text() == "no such file");
+  CHECK(scene.world.ended.size() == 1);
+  CHECK(told_one({}) == std::set<std::uint64_t>{3});
+  CHECK(scene.world.ended.empty());
+}
+
 TEST_CASE("an agent that is refused for another reason keeps what it holds") {
   Scene scene;
   scene.lease(1);

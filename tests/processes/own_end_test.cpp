@@ -115,3 +115,31 @@ TEST_CASE("who waits for the end of an actor hears of it over the death of the b
   must(lasting.call<Number>("finish", text("done")).get(20s));
   CHECK(must(end_of_lasting.get(30s)).reason.message() == "the actor has ended itself: done");
 }
+
+TEST_CASE("what dies while there is no broker lives again, or is known to have died, when there is one",
+          "[processes]") {
+  Processes processes;
+  const TemporaryFolder folder;
+  const auto store = (folder / "state.db").string();
+  processes.start_broker({"--store", store});
+  processes.start_node("n0");
+  auto cluster = processes.connect();
+  const auto once = must(cluster.spawn("counter", number(1), {.gpus = 0.25, .isolation = Isolation::process}));
+  const auto lasting = must(cluster.spawn("counter", number(1), {.gpus = 0.25, .max_restarts = 1}));
+  auto end_of_once = once.when_ended();
+  const std::vector<pid_t> workers{pid_of(once), pid_of(lasting)};
+  processes.signal("broker", SIGKILL);
+  for (const auto worker : workers)
+    Processes::signal(worker, SIGKILL);
+  // Gone for the node, too, before it can tell anybody.
+  for (const auto worker : workers)
+    REQUIRE(eventually([&] { return ::kill(worker, 0) != 0; }));
+  processes.start_broker({"--store", store});
+  const auto ended = must(end_of_once.get(30s)).reason;
+  CHECK(ended.code() == Errc::worker_died);
+  CHECK(ended.message().find("signal 9") != std::string::npos);
+  CHECK(eventually([&] {
+    const auto restarts = lasting.call<Number>("restarts").get(30s);
+    return restarts && restarts->value() == 1;
+  }));
+}

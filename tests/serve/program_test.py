@@ -162,7 +162,7 @@ def keeps_going(machine):
             has(server.process.stderr.readline(), "model late could not be loaded")
         os.rename(machine.checkpoint("early.safetensors", 2), late)
         until(lambda: server.ask("GET", "/v2/health/ready")[0] == 200, "all serve")
-        assert any(line.startswith("model late, version ") for line in server.lines), server.lines
+        until(lambda: any(line.startswith("model late, version ") for line in server.lines), "what it serves is read")
     os.remove(late)
 
 
@@ -362,6 +362,7 @@ def leaves(machine):
         with machine.serving("--model", f"digits={machine.file}", "--leave-seconds", "0.1") as short:
             short.process.send_signal(signal.SIGTERM)
             short.process.wait(DEADLINE)
+            short.reader.join(DEADLINE)
             assert short.lines[-2:] == ["leaving", "ending"], short.lines
     finally:
         server.kill()

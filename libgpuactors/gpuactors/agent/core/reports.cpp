@@ -62,6 +62,8 @@ void AgentCore::register_node() {
     *message.add_own_ends() = own;
   world_.ask(broker_, std::move(message),
              [this, number = registration_](const auto& answer) { registration_answered(number, answer); });
+  for (const auto& away : failed_away_)
+    tell_broker(away.end);
   // Workers report only changes, so the latest values are sent here.
   std::vector<v1::HolderUsage::Entry> usage;
   for (const auto& [id, lease] : leases_)
@@ -85,6 +87,7 @@ void AgentCore::registration_answered(std::uint64_t registration, const std::opt
     if (certificate_ && (!told_certificate_ || told_certificate_->until_unix_s() != certificate_->until_unix_s()))
       report_certificate();
     unsent_saves_.clear();
+    failed_away_.clear();
     said_.clear();
     left_ = false;
     return tell_that_it_leaves();
@@ -106,6 +109,7 @@ void AgentCore::registration_answered(std::uint64_t registration, const std::opt
 
 void AgentCore::end_all() {
   // By its id, the broker would have known this agent: it has forgotten what runs here, or has started it elsewhere.
+  failed_away_.clear();
   if (leases_.empty())
     return;
   world_.notice(fmt::format("the broker has given up {} leases here, since another node has the name {}: they end",
@@ -161,23 +165,28 @@ std::uint32_t AgentCore::tell_held() {
   part.set_agent(options_.id);
   part.set_registration(registration_);
   std::size_t bytes = 0;
-  for (const auto& [id, lease] : leases_) {
+  const auto tell = [&](const v1::HeldLease& lease, bool retired) {
     auto& held = *part.add_held();
-    held = lease.held;
-    const auto worker = workers_.find(lease.worker);
-    held.set_retired(worker != workers_.end() && worker->second.retired);
-    bytes += lease.held.ByteSizeLong();
+    held = lease;
+    held.set_retired(retired);
+    bytes += lease.ByteSizeLong();
     if (bytes < limits::held_bytes)
-      continue;
+      return;
     tell_broker(part);
     part.clear_held();
     bytes = 0;
+  };
+  for (const auto& [id, lease] : leases_) {
+    const auto worker = workers_.find(lease.worker);
+    tell(lease.held, worker != workers_.end() && worker->second.retired);
   }
+  for (const auto& away : failed_away_)
+    tell(away.held, false);
   if (part.held_size() > 0)
     tell_broker(std::move(part));
   // The held leases include the saved state.
   fresh_saves_.clear();
-  return static_cast<std::uint32_t>(leases_.size());
+  return static_cast<std::uint32_t>(leases_.size() + failed_away_.size());
 }
 
 // -- what runs on the node ------------------------------------------------------------------------
@@ -262,13 +271,15 @@ void AgentCore::report(v1::LeaseEnded message) {
       message.set_actor(held.actor().actor());
       keep_own_end(held.actor().actor(), message);
     }
-    // Keeps the save until a broker has the node. The broker learns of the end when the lease is missing from the next
-    // registration.
+    // Keeps the save, and a failure, until a broker has the node. Of an end that was asked for, the broker learns when
+    // the lease is missing from the next registration.
     const bool has_saved = !held.actor().saved_type().empty();
     if (!accepted_ && has_saved)
       unsent_saves_.push_back(save_of(held));
     if (fresh || (!accepted_ && has_saved))
       tell_broker(save_of(held));
+    if (!accepted_ && message.error() != 0 && !message.by_itself())
+      failed_away_.push_back({held, message});
     if (const auto worker = workers_.find(lease.mapped().worker); worker != workers_.end()) {
       worker->second.leases.erase(id);
       world_.holder_ended(worker->first, id.value());
