@@ -89,6 +89,38 @@ TEST_CASE("products on the only stream of a context record no events") {
   CHECK((*stream.to_host<float>(matrix.x))[0] == static_cast<float>(1 << 20));
 }
 
+TEST_CASE("who frees what is left waits for streams, unless the only one was waited for and has got nothing since") {
+  const auto context = open_half(make_cuda_device());
+  auto& stream = context->stream();
+  const auto waits = [&] {
+    const Fault fault{"cuStreamSynchronize", refused};
+    return !context->reclaim();
+  };
+  const std::vector<float> values(side_length, 1.0F);
+  auto x = *stream.tensor_from(values);
+  CHECK_FALSE(waits());
+  x = *stream.tensor(DType::f32, {side_length});
+  REQUIRE(stream.upload(x, values));
+  CHECK(waits());
+  x = *stream.tensor(DType::f32, {side_length});
+  REQUIRE(stream.upload(x, values));
+  CHECK(*stream.to_host<float>(x) == values);
+  CHECK_FALSE(waits());
+  auto side = *context->make_stream();
+  REQUIRE(stream.synchronize());
+  REQUIRE(side.synchronize());
+  CHECK(waits());
+}
+
+TEST_CASE("who frees what is left waits for a stream that somebody has a handle of") {
+  const auto context = open_half(make_cuda_device());
+  auto& stream = context->stream();
+  REQUIRE(stream.native());
+  REQUIRE(stream.synchronize());
+  const Fault fault{"cuStreamSynchronize", refused};
+  CHECK_FALSE(context->reclaim());
+}
+
 TEST_CASE("products of two streams take turns, whichever has begun") {
   const auto context = open_half(make_cuda_device());
   auto& stream = context->stream();

@@ -218,11 +218,12 @@ std::shared_ptr<Block> attach(const std::shared_ptr<Ground>& ground, StreamHandl
 
 Result<std::uint64_t> ContextState::reclaim() {
   Result<void> outcome;
-  for (auto stream : ground->streams) {
-    auto done = ground->backend->synchronize(stream);
-    if (!done && outcome)
-      outcome = std::move(done);
-  }
+  if (!rests)
+    for (auto stream : ground->streams) {
+      auto done = ground->backend->synchronize(stream);
+      if (!done && outcome)
+        outcome = std::move(done);
+    }
   std::vector<std::shared_ptr<Storage>> taken;
   std::vector<std::shared_ptr<Block>> released;
   {

@@ -135,6 +135,7 @@ Result<Backend*> Stream::backend() const {
     return fail(Errc::invalid_argument, "the stream was moved from");
   if (state_->ground == nullptr)
     return fail(Errc::lease_expired, "the context of this stream has ended");
+  state_->rests = false;
   return state_->ground->backend.get();
 }
 
@@ -166,7 +167,9 @@ Result<void> Stream::download(void* host, const void* device, std::size_t bytes)
 Result<void> Stream::fetch(void* host, const void* device, std::size_t bytes) {
   GPUACTORS_LET(from, backend_beside_capture("a copy that is waited for"));
   GPUACTORS_TRY(check_transfer(host, device, bytes));
-  return from->fetch(host, device, bytes, handle_);
+  GPUACTORS_TRY(from->fetch(host, device, bytes, handle_));
+  state_->has_waited();
+  return {};
 }
 
 Result<void> Stream::copy(void* target, const void* source, std::size_t bytes) {
@@ -326,7 +329,9 @@ Result<void> Stream::launch(const Graph& graph) {
 
 Result<void> Stream::synchronize() {
   GPUACTORS_LET(on, backend_beside_capture("a wait"));
-  return on->synchronize(handle_);
+  GPUACTORS_TRY(on->synchronize(handle_));
+  state_->has_waited();
+  return {};
 }
 
 Result<void> Stream::notify(std::function<void(Result<void>)> callback) {
@@ -339,6 +344,7 @@ Result<void> Stream::notify(std::function<void(Result<void>)> callback) {
 Result<NativeStream> Stream::native() {
   GPUACTORS_LET(on, backend());
   GPUACTORS_LET(current, on->make_current());
+  state_->lent = true;
   return NativeStream{handle_.native, std::move(current)};
 }
 

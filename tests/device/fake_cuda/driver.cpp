@@ -268,6 +268,8 @@ CUresult stream_destroy(CUstream stream) {
 
 CUresult stream_synchronize(CUstream stream) {
   need_no_capture(stream, "cuStreamSynchronize");
+  if (const auto result = planned("cuStreamSynchronize"); result != CUDA_SUCCESS)
+    return result;
   pass_frees(stream);
   auto done = machine().backend->synchronize(handle(stream));
   const auto told = looks().settle(stream);

@@ -137,6 +137,10 @@ struct ContextState {
   bool runtime_source = true;
   /// Whether a product was started that is not part of a graph. What products need was made then.
   bool has_multiplied = false;
+  /// Whether nothing was queued since all that was queued before is known to be done.
+  bool rests = false;
+  /// Whether somebody has had the handle of a stream and may queue work unseen.
+  bool lent = false;
   /// The stream that is captured; null if none is. And the first call on it that a graph cannot have.
   StreamHandle captured;
   std::optional<Error> refused;
@@ -158,7 +162,12 @@ struct ContextState {
 
   Result<std::shared_ptr<Block>> allocate(std::size_t bytes, StreamHandle stream);
 
-  /// Waits for all streams, then frees every block. See `Context::reclaim`.
+  /// A stream was waited for: if it is the only one, the context rests.
+  void has_waited() noexcept {
+    rests = !lent && ground->streams.size() == 1;
+  }
+
+  /// Waits for all streams, unless the context rests, then frees every block. See `Context::reclaim`.
   Result<std::uint64_t> reclaim();
 };
 
