@@ -162,9 +162,11 @@ void add_broker_options(CLI::App& parser, DaemonArguments& arguments) {
                   "Where clients and nodes connect to; port 0: any that is free. Default: 127.0.0.1:7711")
       ->type_name("HOST:PORT");
   parser
-      .add_option("--store", arguments.broker.store,
-                  "File that keeps named and detached actors, placement groups, drained nodes and quotas over restarts "
-                  "of the broker. Default: none, a broker that starts again knows what nodes and clients tell it")
+      .add_option(
+          "--store", arguments.broker.store,
+          "File that keeps actors with a name or restarts and detached ones, placement groups, drained nodes and "
+          "quotas over restarts of the broker. Default: none, a broker that starts again knows what nodes and clients "
+          "tell it")
       ->type_name("FILE");
   parser
       .add_option("--quota", arguments.quotas,

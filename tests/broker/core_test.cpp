@@ -283,6 +283,72 @@ TEST_CASE("of two lives that nodes bring, the one that was started last is the a
   CHECK(scene.core.state({}).leases_size() == 1);
 }
 
+TEST_CASE("an actor without a name that may be restarted is known to the next broker, though its node is not",
+          "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  const auto stored = [&] { return must(store->load(StateSection::actors)).size(); };
+  v1::StartActor lasting;
+  {
+    Scene first{{.store = store}};
+    first.greet(1);
+    first.greet(2);
+    first.add_node();
+    const auto spawn = [&](std::uint64_t client, int restarts) {
+      auto message = Scene::actor_of(client, "");
+      message.mutable_spec()->set_detached(false);
+      message.mutable_spec()->set_max_restarts(restarts);
+      return first.spawn(message);
+    };
+    static_cast<void>(spawn(1, 0));
+    lasting = spawn(1, 5);
+    static_cast<void>(spawn(2, 5));
+    first.core.finish();
+    CHECK(stored() == 2);
+  }
+  Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+  second.greet(1); // client 2 does not come back
+  second.add_node();
+  second.run(2s);
+  REQUIRE(second.world.starts.size() == 1);
+  CHECK(second.world.starts.front().actor() == lasting.actor());
+  CHECK(second.world.starts.front().restarts() == 1);
+  CHECK(second.core.state({}).actors_size() == 1);
+  second.core.finish();
+  CHECK(stored() == 1);
+}
+
+TEST_CASE("an actor whose node is not back yet may be killed, and lives again if the kill permits it",
+          "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  Scene first{{.store = store}};
+  first.greet(1);
+  first.add_node();
+  const auto order = first.spawn(1, "a");
+  first.core.finish();
+  const bool node_comes = GENERATE(true, false);
+  Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+  second.greet(1);
+  v1::KillActor kill;
+  kill.set_name("a");
+  bool answered = false;
+  second.core.kill(kill, {}, BrokerAnswer<void>{[&](const Result<void>& done) { answered = done.has_value(); }});
+  CHECK_FALSE(answered);
+  if (node_comes) {
+    second.add_node({held_by(order)});
+    REQUIRE(second.world.ends.size() == 1);
+    v1::LeaseEnded ended;
+    ended.set_lease(order.lease().id());
+    ended.set_epoch(order.lease().epoch());
+    second.core.lease_ended(ended);
+  } else {
+    second.add_node();
+  }
+  second.run(2s);
+  CHECK(answered);
+  REQUIRE(second.world.starts.size() == 1);
+  CHECK(second.world.starts.front().actor() == order.actor());
+}
+
 TEST_CASE("an actor that was ended while a node with a life of it was cut off comes back to no broker",
           "[broker][core]") {
   const auto store = std::make_shared<MemoryStore>();

@@ -219,6 +219,8 @@ void Cluster::lose_broker() {
   core_.reset();
   ++broker_number_; // nobody is there until it is started again
   store_->lose_pending();
+  // Of what had begun only now, the store may not know yet.
+  std::erase_if(lasting_, [this](const auto& item) { return time_.now() - item.second.begun < 1s; });
   for (auto& node : nodes_)
     cut(node->link);
   for (auto& client : clients_)
@@ -366,6 +368,9 @@ void Cluster::greet(Client& client) {
   const auto link = client.link;
   to_broker(link, [this, link, &client, message](BrokerCore& core) {
     note("hello", message);
+    // Too late: what it has is given up.
+    if (!settling_)
+      std::erase_if(lasting_, [&client](const auto& item) { return item.first.first == client.id; });
     if (const auto done = core.hello(message, client.caller, link); !done)
       violations_.push_back("a client is refused: " + done.error().message());
     from_broker(link, [this, &client] {

@@ -108,6 +108,10 @@ public:
   /// What is not as it should be in a calm cluster; empty: all is well.
   [[nodiscard]] std::vector<std::string> disagreements();
 
+  /// Actors that may be restarted for ever, that nobody has ended, and that are not there. Where no machine and no
+  /// client is lost.
+  [[nodiscard]] std::vector<std::string> forsaken();
+
   /// Nodes, and work of clients, that the broker has given up without waiting for their return.
   [[nodiscard]] std::vector<std::string> given_up();
 
@@ -172,6 +176,7 @@ private:
   void exit(std::shared_ptr<Process> process);
   void unclaim(std::uint64_t lease);
   void hold(const std::shared_ptr<Process>& process, const gpuactors::v1::HeldLease& held);
+  void note_lasting(const gpuactors::v1::StartActor& actor);
   void begun(const std::shared_ptr<Process>& process, std::uint64_t lease);
   void save(const std::shared_ptr<Process>& process, std::uint64_t lease);
   gpuactors::v1::HeldLease stop_running(const std::shared_ptr<Process>& process, std::uint64_t lease);
@@ -249,6 +254,16 @@ private:
   std::uint64_t last_client_ = 0;
   std::uint64_t last_agent_ = 0;
   std::uint64_t last_save_ = 0;
+  /// What is known of an actor that may be restarted for ever.
+  struct Lasting {
+    /// It may be started under another id, if its client asks for it again.
+    std::set<std::uint64_t> ids;
+    TimePoint begun;
+  };
+  /// By client and the number of its request.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Lasting> lasting_;
+  /// Actors that were killed for good.
+  std::set<std::uint64_t> killed_;
   /// Actors whose end somebody was told.
   std::set<std::uint64_t> told_ended_;
   /// By actor: what it saved last, as an agent knows.

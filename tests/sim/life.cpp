@@ -148,6 +148,8 @@ void Cluster::kill(Client& client, std::uint64_t actor) {
   v1::KillActor message;
   message.set_id(actor);
   message.set_no_restart(calm_ || chance(60));
+  if (message.no_restart())
+    killed_.insert(actor);
   note(fmt::format("client {} kills", client.id), message);
   begin(client, "kill", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_again(asked.again);
@@ -392,6 +394,26 @@ void Cluster::count_ends() {
   const auto now = core_->state(message);
   for (const auto& ended : now.ended())
     coverage_["ended with its spawner"] += ended.reason().find("has spawned it") != std::string::npos ? 1 : 0;
+}
+
+std::vector<std::string> Cluster::forsaken() {
+  std::set<std::uint64_t> there;
+  const auto now = state();
+  for (const auto& actor : now.actors())
+    there.insert(actor.id());
+  std::vector<std::string> result;
+  for (const auto& [key, actor] : lasting_) {
+    const auto is_in = [&ids = actor.ids](const std::set<std::uint64_t>& some) {
+      return std::any_of(ids.begin(), ids.end(), [&](auto id) { return some.count(id) > 0; });
+    };
+    const auto client =
+        std::find_if(clients_.begin(), clients_.end(), [id = key.first](const auto& one) { return one->id == id; });
+    const bool ended = is_in(killed_) || (*client)->withdrawn.count(key.second) > 0;
+    coverage_["lasts"] += ended ? 0 : 1;
+    if (!ended && !is_in(there))
+      result.push_back(fmt::format("actor {} is not there any more", *actor.ids.begin()));
+  }
+  return result;
 }
 
 std::vector<std::string> Cluster::given_up() {

@@ -37,6 +37,8 @@ void live_through(std::uint64_t seed, const Faults& faults, Coverage& coverage) 
   cluster.live(150);
   cluster.calm();
   check(cluster.disagreements());
+  if (faults.lost_nodes + faults.lost_clients + faults.own_ends + faults.goodbyes == 0)
+    check(cluster.forsaken());
   if (faults.standstills > 0 && nobody_goes(faults))
     check(cluster.given_up());
   cluster.leave();
@@ -109,6 +111,12 @@ TEST_CASE("a cluster in which connections are lost ends as it began", "[simulati
 TEST_CASE("a cluster whose broker dies brings no actor back that has ended itself", "[simulation]") {
   auto coverage = live_through({.own_ends = 8, .lost_brokers = 3});
   for (const auto* what : {"broker lost", "own end"})
+    CHECK(coverage[what] > seeds);
+}
+
+TEST_CASE("a cluster whose broker and workers die keeps each actor that may be restarted for ever", "[simulation]") {
+  auto coverage = live_through({.lost_holders = 3, .lost_workers = 8, .lost_brokers = 4, .drains = 2});
+  for (const auto* what : {"broker lost", "worker lost", "lasts"})
     CHECK(coverage[what] > seeds);
 }
 

@@ -124,8 +124,20 @@ void Cluster::begun(const std::shared_ptr<Process>& process, std::uint64_t lease
   *held.mutable_started() = message;
   to_agent(process, [message](AgentCore& core) { core.started(message); });
   if (held.has_actor())
+    note_lasting(held.actor());
+  if (held.has_actor())
     for (int saves = 0; saves < 3; ++saves)
       time_.at(time_.now() + soon(700), [this, process, lease] { save(process, lease); });
+}
+
+void Cluster::note_lasting(const v1::StartActor& actor) {
+  const auto& spec = actor.spec();
+  const auto& request = actor.request();
+  if (spec.max_restarts() >= 0 || spec.spawn_timeout_ms() > 0 || spec.spawner().lease() != 0 || request.group() != 0)
+    return;
+  auto& [ids, begun] =
+      lasting_.try_emplace({actor.client(), actor.client_request()}, Lasting{{}, time_.now()}).first->second;
+  ids.insert(actor.actor());
 }
 
 void Cluster::save(const std::shared_ptr<Process>& process, std::uint64_t lease) {

@@ -122,8 +122,7 @@ public:
 
   /// Stores `state`, replacing the previous one, for the next life of this actor: small data such as a counter or the
   /// name of a checkpoint. Does not wait. The node's agent has it a moment later, so that it survives the worker; after
-  /// `limits::save_interval` it also survives the node and, for named and detached actors of a broker with `--store`,
-  /// the broker.
+  /// `limits::save_interval` it also survives the node and, where the broker has a `--store`, the broker.
   /// @returns `invalid_argument` above `limits::saved_bytes`, naming the size.
   template <ProtobufMessage T>
   Result<void> save(T state) {

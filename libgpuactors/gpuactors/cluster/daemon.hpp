@@ -39,9 +39,9 @@ struct DaemonOptions {
 struct BrokerDaemon {
   /// "HOST:PORT" for connections of clients and nodes; port 0 lets the system choose.
   std::string listen{"127.0.0.1:7711"};
-  /// A file that keeps the desired state across restarts: named or detached actors, placement groups, drained nodes,
-  /// quotas.
-  /// Empty means that a restarted broker knows only what its nodes and clients report.
+  /// A file that keeps the desired state across restarts: actors that are named, detached or may be restarted,
+  /// placement groups, drained nodes, quotas. Empty means that a restarted broker knows only what its nodes and clients
+  /// report.
   std::string store{};
   /// "HOST:PORT" of a broker for which this one stands by: it keeps a copy of that broker's state in `store`, and takes
   /// over when that broker no longer answers and more than half of its nodes have asked here. Nodes and clients need

@@ -53,6 +53,8 @@ struct ActorRecord {
   std::optional<v1::Lease> lease;
   /// The latest one that an earlier broker knew; null if it did not.
   LeaseId stored_lease;
+  /// Whether the store has it.
+  bool stored = false;
   /// When the pause before the restart is over.
   std::optional<TimePoint> due;
   /// Deadline of the first start; not set once the actor has been alive.

@@ -290,9 +290,12 @@ void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAn
     return answer.deliver(fail(Errc::invalid_argument,
                                fmt::format("actor {} would wait for its own end: an actor ends itself by Actor::end",
                                            record->request.name())));
+  // Whether there is a life to end is known when its node has come, or had its time.
+  if (record->state == ActorState::returning && settling_ && !message.no_restart())
+    return early_.keep(EarlyCalls::Kill{message, caller, std::move(answer)});
   // An actor between two lives is dead already: a kill that permits restarts only cuts its pause short.
-  const bool between =
-      record->state == ActorState::pausing || (record->state == ActorState::waiting && record->lives.restarts() > 0);
+  const bool between = record->state == ActorState::pausing || record->state == ActorState::returning
+                       || (record->state == ActorState::waiting && record->lives.restarts() > 0);
   if (between && !message.no_restart() && !record->no_restart) {
     answer.deliver({});
     if (record->state == ActorState::pausing) {
@@ -495,7 +498,7 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
   // Only of what this broker has spawned itself are all lives known.
   if (record.strayed || record.lives.restarts() > 0 || id.value() <= options_.last_id)
     keeper_.bury(id);
-  if (record.spec.detached() || !record.spec.name().empty())
+  if (record.stored)
     keeper_.erase(StateSection::actors, id.value());
   record.until_alive.answer([&] { return fail(error); });
   record.until_ended.answer([&] { return as_ended(ended.actor(), error.code(), ended.reason()); });

@@ -245,7 +245,7 @@ private:
   void start_missing_actors();
   /// Whether stored groups have bundles on nodes that have not come back yet.
   [[nodiscard]] bool awaits_nodes() const;
-  void keep(const ActorRecord& record);
+  void keep(ActorRecord& record);
   void keep(GroupId id);
   void look_at_followers();
 

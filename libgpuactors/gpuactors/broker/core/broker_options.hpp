@@ -22,8 +22,8 @@ struct BrokerOptions {
   /// How long the broker waits after its start for the nodes and clients of an earlier broker to return. Until then,
   /// requests that no node can satisfy wait, and the work of clients that have not returned continues.
   Duration settle{};
-  /// State that survives restarts: named or detached actors, placement groups, drained nodes; null: a restarted broker
-  /// knows only what its nodes report.
+  /// State that survives restarts: actors that are named, detached or may be restarted, placement groups, drained
+  /// nodes; null: a restarted broker knows only what its nodes report.
   std::shared_ptr<DesiredState> store{};
   /// Heartbeat interval and link timeout of the broker's process. Nodes and clients in other processes must use
   /// compatible values; zero: all of them are in this process.

@@ -1,5 +1,5 @@
-// DesiredState: what survives a restart of the broker: named or detached actors, placement groups, drained nodes,
-// quotas, and which actors are not to come back.
+// DesiredState: what survives a restart of the broker: actors that are named, detached or may be restarted, placement
+// groups, drained nodes, quotas, and which actors are not to come back.
 #pragma once
 
 #include <gpuactors/base/result.hpp>

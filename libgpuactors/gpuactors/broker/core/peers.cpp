@@ -55,10 +55,10 @@ void BrokerCore::settled() {
       gone.insert(group.request.client());
   for (const auto id : gone)
     drop_client(id);
-  // First, so that they are not started again.
+  // First, so that what has ended is not started again.
   end_orphans();
-  start_missing_actors();
   answer_early();
+  start_missing_actors();
   for (auto& call : early_.take_withdrawals())
     withdraw(call.message, std::move(call.answer));
   apply(ledger_.expect_nodes(false, world_.now()));
@@ -342,6 +342,8 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   actors_.hold(record, held.lease());
   record.state = ActorState::starting;
   limit_first_start(record);
+  if (!record.stored)
+    keep(record);
   if (held.has_started())
     actor_started(record, held.started());
   // The node may come back after the time in which the actor's client had to, or what has spawned it: the actor has no

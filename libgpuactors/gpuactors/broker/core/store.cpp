@@ -14,8 +14,8 @@ namespace gpuactors {
 
 void BrokerCore::load() {
   keeper_.reserve_ids(options_.last_id);
-  keeper_.each<v1::HeldLease>(StateSection::actors,
-                              [this](const StateKey&, const v1::HeldLease& stored) { load_actor(stored); });
+  keeper_.each<v1::HeldLease>(
+      StateSection::actors, [this](const StateKey&, const v1::HeldLease& stored) { load_actor(stored).stored = true; });
   keeper_.each<v1::StoredGroup>(StateSection::groups, [this](const StateKey&, const v1::StoredGroup& stored) {
     const GroupId id{stored.id()};
     stored_groups_[id] = stored;
@@ -119,9 +119,13 @@ void BrokerCore::start_missing_actors() {
 
 // -- to the file ----------------------------------------------------------------------------------
 
-void BrokerCore::keep(const ActorRecord& record) {
-  if (!keeper_.keeps() || (record.spec.name().empty() && !record.spec.detached()))
+void BrokerCore::keep(ActorRecord& record) {
+  // Of one that nobody else would find, and that may not live again, a node is the only one to know. What has no place
+  // yet, its client asks for again.
+  const bool may_live_again = record.spec.max_restarts() != 0 && last_lease_of(record) != LeaseId{};
+  if (!keeper_.keeps() || (record.spec.name().empty() && !record.spec.detached() && !may_live_again))
     return;
+  record.stored = true;
   v1::HeldLease stored;
   *stored.mutable_actor() = order_of(record);
   stored.mutable_lease()->set_id(last_lease_of(record).value());
