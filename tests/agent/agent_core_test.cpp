@@ -403,9 +403,10 @@ TEST_CASE(
   for (const std::uint64_t id : {1, 2, 3})
     scene.lease(id);
   scene.come_up(1);
+  scene.order_end(2, std::chrono::seconds{5});
   scene.core->broker_changed(nullptr);
   scene.core->ended(lease_end(1, 1, Error{Errc::invalid_argument, "no such file"}));
-  scene.end(2); // as it was asked to
+  scene.core->ended(lease_end(2, 1, Error{Errc::worker_died, "it did not stop"}));
   const auto told_one = [&](const Result<void>& answer) {
     scene.world.told_held.clear();
     scene.world.ended.clear();

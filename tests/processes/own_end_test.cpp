@@ -129,6 +129,8 @@ TEST_CASE("what dies while there is no broker lives again, or is known to have d
   auto end_of_once = once.when_ended();
   const std::vector<pid_t> workers{pid_of(once), pid_of(lasting)};
   processes.signal("broker", SIGKILL);
+  // Else it would tell the connection that is lost.
+  REQUIRE(eventually([&] { return processes.count("the connection to the broker is lost") > 0; }));
   for (const auto worker : workers)
     Processes::signal(worker, SIGKILL);
   // Gone for the node, too, before it can tell anybody.

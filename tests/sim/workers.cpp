@@ -123,7 +123,8 @@ void Cluster::begun(const std::shared_ptr<Process>& process, std::uint64_t lease
   message.set_epoch(held.lease().epoch());
   *held.mutable_started() = message;
   to_agent(process, [message](AgentCore& core) { core.started(message); });
-  if (held.has_actor())
+  if (const auto& link = process->node.link;
+      held.has_actor() && process->node.registered && link->up && link->broker == broker_number_)
     note_lasting(held.actor());
   if (held.has_actor())
     for (int saves = 0; saves < 3; ++saves)

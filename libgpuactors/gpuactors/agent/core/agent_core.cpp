@@ -157,9 +157,10 @@ void AgentCore::end(const v1::EndLease& order) {
     // Nothing runs under the lease: it ended before the order arrived, or the order to start it was lost.
     return report(lease_end(order.lease(), order.epoch()));
   }
-  const auto* lease = find(order);
+  auto* lease = find(order);
   if (lease == nullptr)
     return;
+  lease->asked = true;
   auto& worker = workers_.at(lease->worker);
   if (worker.control == nullptr)
     return ended(lease_end(order.lease(), order.epoch()));

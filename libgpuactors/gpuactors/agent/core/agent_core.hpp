@@ -148,13 +148,15 @@ private:
   struct LeaseRecord {
     v1::HeldLease held;
     std::uint64_t worker = 0;
+    /// The broker has told it to end.
+    bool asked = false;
     /// Set when the holder has ended and the report waits until the worker is reaped.
     std::optional<v1::LeaseEnded> ended;
     /// The worker's latest usage report, for a broker that restarts.
     std::optional<v1::HolderUsage::Entry> usage;
   };
 
-  struct FailedAway {
+  struct EndedAway {
     v1::HeldLease held;
     v1::LeaseEnded end;
   };
@@ -199,7 +201,7 @@ private:
   /// Another node has this one's name: ends what runs here, which the broker has given up.
   void end_all();
   void registration_answered(std::uint64_t registration, const std::optional<Result<void>>& answer);
-  /// Sends the broker all leases that are held here, or were when they failed unheard. @returns their number.
+  /// Sends the broker all leases that are held here, or were when they ended unheard. @returns their number.
   std::uint32_t tell_held();
   void send_saves();
   void report_certificate();
@@ -271,9 +273,9 @@ private:
   bool saves_wait_ = false;
   // Saved state of actors that ended while the broker was out of reach.
   std::vector<v1::ActorSaved> unsent_saves_;
-  // What failed meanwhile: told as held, and right after as ended, so that what may live again does, and others hear
-  // why it does not.
-  std::vector<FailedAway> failed_away_;
+  // What ended meanwhile unasked: told as held, and right after as ended, so that what may live again does, and others
+  // hear why it does not.
+  std::vector<EndedAway> ended_away_;
   // Actors that have ended themselves here, the latest last, for a broker that may not know.
   std::deque<v1::OwnEnd> own_ends_;
   /// Of the node's certificate, as its process told last and as the broker was told with the registration.

@@ -62,7 +62,7 @@ void AgentCore::register_node() {
     *message.add_own_ends() = own;
   world_.ask(broker_, std::move(message),
              [this, number = registration_](const auto& answer) { registration_answered(number, answer); });
-  for (const auto& away : failed_away_)
+  for (const auto& away : ended_away_)
     tell_broker(away.end);
   // Workers report only changes, so the latest values are sent here.
   std::vector<v1::HolderUsage::Entry> usage;
@@ -87,7 +87,7 @@ void AgentCore::registration_answered(std::uint64_t registration, const std::opt
     if (certificate_ && (!told_certificate_ || told_certificate_->until_unix_s() != certificate_->until_unix_s()))
       report_certificate();
     unsent_saves_.clear();
-    failed_away_.clear();
+    ended_away_.clear();
     said_.clear();
     left_ = false;
     return tell_that_it_leaves();
@@ -109,7 +109,7 @@ void AgentCore::registration_answered(std::uint64_t registration, const std::opt
 
 void AgentCore::end_all() {
   // By its id, the broker would have known this agent: it has forgotten what runs here, or has started it elsewhere.
-  failed_away_.clear();
+  ended_away_.clear();
   if (leases_.empty())
     return;
   world_.notice(fmt::format("the broker has given up {} leases here, since another node has the name {}: they end",
@@ -180,13 +180,13 @@ std::uint32_t AgentCore::tell_held() {
     const auto worker = workers_.find(lease.worker);
     tell(lease.held, worker != workers_.end() && worker->second.retired);
   }
-  for (const auto& away : failed_away_)
+  for (const auto& away : ended_away_)
     tell(away.held, false);
   if (part.held_size() > 0)
     tell_broker(std::move(part));
   // The held leases include the saved state.
   fresh_saves_.clear();
-  return static_cast<std::uint32_t>(leases_.size() + failed_away_.size());
+  return static_cast<std::uint32_t>(leases_.size() + ended_away_.size());
 }
 
 // -- what runs on the node ------------------------------------------------------------------------
@@ -271,15 +271,15 @@ void AgentCore::report(v1::LeaseEnded message) {
       message.set_actor(held.actor().actor());
       keep_own_end(held.actor().actor(), message);
     }
-    // Keeps the save, and a failure, until a broker has the node. Of an end that was asked for, the broker learns when
+    // Keeps the save, and the end, until a broker has the node. Of an end that was asked for, the broker learns when
     // the lease is missing from the next registration.
     const bool has_saved = !held.actor().saved_type().empty();
     if (!accepted_ && has_saved)
       unsent_saves_.push_back(save_of(held));
     if (fresh || (!accepted_ && has_saved))
       tell_broker(save_of(held));
-    if (!accepted_ && message.error() != 0 && !message.by_itself())
-      failed_away_.push_back({held, message});
+    if (!accepted_ && !lease.mapped().asked && !message.by_itself())
+      ended_away_.push_back({held, message});
     if (const auto worker = workers_.find(lease.mapped().worker); worker != workers_.end()) {
       worker->second.leases.erase(id);
       world_.holder_ended(worker->first, id.value());

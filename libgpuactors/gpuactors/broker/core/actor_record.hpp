@@ -55,6 +55,8 @@ struct ActorRecord {
   LeaseId stored_lease;
   /// Whether the store has it.
   bool stored = false;
+  /// Whether an earlier broker knew of a life that had begun, or must not begin again.
+  bool had_life = false;
   /// When the pause before the restart is over.
   std::optional<TimePoint> due;
   /// Deadline of the first start; not set once the actor has been alive.

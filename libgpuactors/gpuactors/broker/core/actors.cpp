@@ -325,6 +325,8 @@ void BrokerCore::kill(ActorRecord& record, std::uint64_t grace_ms, std::string w
     // Who wants the end for good overrules who wants another life elsewhere.
     if (record.end_reason.empty() || record.no_restart)
       record.end_reason = std::move(why);
+    if (record.no_restart && record.stored)
+      keep(record);
     tell_agent_to_end(*lease, grace_ms);
   }
 }
@@ -409,6 +411,7 @@ void BrokerCore::actor_started(ActorRecord& actor, const v1::LeaseStarted& messa
   actor.pid = message.pid();
   actor.address = message.address();
   actor.contacts = std::move(contacts);
+  keep(actor);
   *log_.add(EventKind::spawned, actor.request.name()).mutable_lease() = *actor.lease;
   actor.until_alive.answer([&] { return FoundActor{info_of(actor), actor.contacts}; });
 }
@@ -498,7 +501,7 @@ void BrokerCore::forget_actor(ActorId id, const Error& error) {
   // Only of what this broker has spawned itself are all lives known.
   if (record.strayed || record.lives.restarts() > 0 || id.value() <= options_.last_id)
     keeper_.bury(id);
-  if (record.stored)
+  if (record.stored || record.spec.detached() || !record.spec.name().empty())
     keeper_.erase(StateSection::actors, id.value());
   record.until_alive.answer([&] { return fail(error); });
   record.until_ended.answer([&] { return as_ended(ended.actor(), error.code(), ended.reason()); });

@@ -145,6 +145,8 @@ private:
   void hear(const NodeReport& report);
   /// Adds nodes with all leases that they hold, and restores the groups that have bundles on them.
   void admit(std::vector<Arrival> arrivals);
+  /// Puts a lease that a node holds back into the ledger: where it was, or where the room is that it takes.
+  Result<void> restore(Lease& lease);
   void adopt(const v1::HeldLease& held, const v1::Node& node);
   void adopt_actor(const v1::HeldLease& held);
   /// Whether the client was given another actor for the same request later, which has its place already.

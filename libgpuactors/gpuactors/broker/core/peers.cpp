@@ -231,18 +231,34 @@ void BrokerCore::take_over_saved(const v1::HeldLease& held) {
   saved(message);
 }
 
+Result<void> BrokerCore::restore(Lease& lease) {
+  auto restored = ledger_.restore(lease);
+  if (restored || (!lease.group && !lease.parent))
+    return restored;
+  // Its bundle has been placed elsewhere since, its group was lost with the earlier broker, or what has lent it has
+  // ended. Its resources are in use all the same.
+  const bool was_lent = static_cast<bool>(std::exchange(lease.parent, LeaseId{}));
+  lease.group = GroupId{};
+  lease.bundle = 0;
+  restored = ledger_.restore(lease);
+  if (restored || !was_lent)
+    return restored;
+  // What has lent it may have been in a bundle, which has that room now.
+  for (const auto& [id, group] : groups_)
+    for (const auto& bundle : ledger_.bundles_of(id)) {
+      auto inside = lease;
+      inside.group = id;
+      inside.bundle = bundle.bundle;
+      if (bundle.node == lease.node && ledger_.restore(inside))
+        return {};
+    }
+  return restored;
+}
+
 void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
   auto lease = from_wire(held.lease(), node);
   const auto id = lease.id;
-  auto restored = ledger_.restore(lease);
-  if (!restored && (lease.group || lease.parent)) {
-    // The lease's bundle has been placed elsewhere since, or its group was lost with the earlier broker. Its resources
-    // are in use all the same: restores it outside of any group or parent.
-    lease.group = GroupId{};
-    lease.bundle = 0;
-    lease.parent = LeaseId{};
-    restored = ledger_.restore(lease);
-  }
+  auto restored = restore(lease);
   // A lease that this broker granted itself was lost here, or ended, before the node came back.
   bool over = options_.last_id < id.value();
   const auto has_failed = [&offer = nodes_.at(node.name()).node](const DeviceGrant& device) {
@@ -342,8 +358,6 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   actors_.hold(record, held.lease());
   record.state = ActorState::starting;
   limit_first_start(record);
-  if (!record.stored)
-    keep(record);
   if (held.has_started())
     actor_started(record, held.started());
   // The node may come back after the time in which the actor's client had to, or what has spawned it: the actor has no

@@ -53,6 +53,8 @@ ActorRecord& BrokerCore::load_actor(const v1::HeldLease& stored) {
   record.saved_type = order.saved_type();
   record.saved = order.saved();
   record.stored_lease = LeaseId{stored.lease().id()};
+  const bool begins_once = record.spec.max_restarts() == 0 && record.stored_lease != LeaseId{};
+  record.had_life = stored.has_started() || begins_once;
   record.state = ActorState::returning;
   if (!record.spec.owner().empty() && record.spec.owner() == record.request.quota_owner())
     record.place = rooms_.hold(record.spec.owner(), stored.ByteSizeLong());
@@ -112,23 +114,29 @@ void BrokerCore::start_missing_actors() {
     if (record.state == ActorState::returning)
       missing.push_back(id);
   for (const auto id : missing)
-    if (auto* actor = actors_.find(id); actor != nullptr)
+    if (auto* actor = actors_.find(id); actor != nullptr && actor->had_life)
       actor_down(*actor, Error{Errc::worker_died, "its node did not come back to the broker that started again"},
                  LifeEnd::lost_place);
+    else if (actor != nullptr)
+      submit_actor(*actor); // that its last life has ended is counted already
 }
 
 // -- to the file ----------------------------------------------------------------------------------
 
 void BrokerCore::keep(ActorRecord& record) {
-  // Of one that nobody else would find, and that may not live again, a node is the only one to know. What has no place
+  // Of one that nobody else would find, and that may not live again, a node is the only one to know. What has not lived
   // yet, its client asks for again.
-  const bool may_live_again = record.spec.max_restarts() != 0 && last_lease_of(record) != LeaseId{};
-  if (!keeper_.keeps() || (record.spec.name().empty() && !record.spec.detached() && !may_live_again))
+  const bool may_live_again = record.spec.max_restarts() != 0 && record.lives.lived();
+  if (!keeper_.keeps() || (!record.stored && record.spec.name().empty() && !record.spec.detached() && !may_live_again))
     return;
   record.stored = true;
   v1::HeldLease stored;
   *stored.mutable_actor() = order_of(record);
   stored.mutable_lease()->set_id(last_lease_of(record).value());
+  if (record.lease && (record.state == ActorState::alive || record.state == ActorState::stopping))
+    stored.mutable_started()->set_lease(last_lease_of(record).value());
+  if (record.no_restart)
+    stored.mutable_actor()->mutable_spec()->set_max_restarts(0);
   if (const auto config = record.config.encoded()) {
     stored.set_config_type(std::string{config->type_name()});
     stored.set_config(std::string{config->bytes()});

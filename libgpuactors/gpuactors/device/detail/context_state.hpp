@@ -137,7 +137,7 @@ struct ContextState {
   bool runtime_source = true;
   /// Whether a product was started that is not part of a graph. What products need was made then.
   bool has_multiplied = false;
-  /// Whether nothing was queued since all that was queued before is known to be done.
+  /// Whether no work was queued since all that was queued before is known to be done.
   bool rests = false;
   /// Whether somebody has had the handle of a stream and may queue work unseen.
   bool lent = false;

@@ -1,0 +1,128 @@
+// What the next broker knows of actors by the store, though no node brings them.
+#include <broker/core_scene.hpp>
+#include <broker/memory_store.hpp>
+
+using namespace broker_test;
+
+TEST_CASE("an actor without a name that may be restarted is known to the next broker, though its node is not",
+          "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  const auto stored = [&] { return must(store->load(StateSection::actors)).size(); };
+  v1::StartActor lasting;
+  {
+    Scene first{{.store = store}};
+    first.greet(1);
+    first.greet(2);
+    first.add_node();
+    const auto spawn = [&](std::uint64_t client, int restarts) {
+      auto message = Scene::actor_of(client, "");
+      message.mutable_spec()->set_detached(false);
+      message.mutable_spec()->set_max_restarts(restarts);
+      return first.spawn(message);
+    };
+    static_cast<void>(spawn(1, 0));
+    lasting = spawn(1, 5);
+    static_cast<void>(spawn(2, 5));
+    first.core.finish();
+    CHECK(stored() == 2);
+  }
+  Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+  second.greet(1); // client 2 does not come back
+  second.add_node();
+  second.run(2s);
+  REQUIRE(second.world.starts.size() == 1);
+  CHECK(second.world.starts.front().actor() == lasting.actor());
+  CHECK(second.world.starts.front().restarts() == 1);
+  CHECK(second.core.state({}).actors_size() == 1);
+  second.core.finish();
+  CHECK(stored() == 1);
+}
+
+TEST_CASE("an actor between two lives has the next one at the next broker, and pays for no other", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  v1::StartActor order;
+  {
+    Scene first{{.store = store}};
+    first.greet(1);
+    first.add_node();
+    auto message = Scene::actor_of(1, "");
+    message.mutable_spec()->set_detached(false);
+    message.mutable_spec()->set_max_restarts(1);
+    order = first.spawn(message);
+    first.core.peer_down(first.node_peer); // its next life waits for a place
+    first.run(60s);
+    REQUIRE(first.core.state({}).actors(0).state() == "waiting");
+    first.core.finish();
+  }
+  Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+  second.greet(1);
+  second.add_node();
+  second.run(2s);
+  REQUIRE(second.world.starts.size() == 1);
+  CHECK(second.world.starts.front().actor() == order.actor());
+  CHECK(second.world.starts.front().restarts() == 1);
+}
+
+TEST_CASE("an actor that was told to end for good does not live again, whoever knows of that", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  Scene first{{.store = store}};
+  first.greet(1);
+  first.add_node();
+  static_cast<void>(first.spawn(1, "a"));
+  v1::KillActor kill;
+  kill.set_name("a");
+  kill.set_no_restart(true);
+  first.core.kill(kill, {}, BrokerAnswer<void>{[](const Result<void>&) {}});
+  first.core.finish();
+  Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+  second.greet(1);
+  second.add_node();
+  second.run(2s);
+  CHECK(second.world.starts.empty());
+  CHECK(second.core.state({}).actors_size() == 0);
+}
+
+TEST_CASE("an actor without a name whose first life has not begun is its client's to ask for again", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  Scene first{{.store = store}};
+  first.greet(1);
+  first.add_node();
+  auto message = Scene::actor_of(1, "");
+  message.mutable_spec()->set_detached(false);
+  first.ask(message);
+  REQUIRE(first.world.starts.size() == 1);
+  first.core.finish();
+  CHECK(must(store->load(StateSection::actors)).empty());
+}
+
+TEST_CASE("an actor whose node is not back yet may be killed, and lives again if the kill permits it",
+          "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  Scene first{{.store = store}};
+  first.greet(1);
+  first.add_node();
+  const auto order = first.spawn(1, "a");
+  first.core.finish();
+  const bool node_comes = GENERATE(true, false);
+  Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+  second.greet(1);
+  v1::KillActor kill;
+  kill.set_name("a");
+  bool answered = false;
+  second.core.kill(kill, {}, BrokerAnswer<void>{[&](const Result<void>& done) { answered = done.has_value(); }});
+  CHECK_FALSE(answered);
+  if (node_comes) {
+    second.add_node({held_by(order)});
+    REQUIRE(second.world.ends.size() == 1);
+    v1::LeaseEnded ended;
+    ended.set_lease(order.lease().id());
+    ended.set_epoch(order.lease().epoch());
+    second.core.lease_ended(ended);
+  } else {
+    second.add_node();
+  }
+  second.run(2s);
+  CHECK(answered);
+  REQUIRE(second.world.starts.size() == 1);
+  CHECK(second.world.starts.front().actor() == order.actor());
+}
