@@ -400,13 +400,14 @@ TEST_CASE("what an actor has saved while there was no broker is not lost to one 
 TEST_CASE(
     "what has failed while there was no broker is told as held, and as ended behind that, until one takes the node") {
   Scene scene;
-  for (const std::uint64_t id : {1, 2, 3})
+  for (const std::uint64_t id : {1, 2, 3, 4})
     scene.lease(id);
   scene.come_up(1);
   scene.order_end(2, std::chrono::seconds{5});
   scene.core->broker_changed(nullptr);
   scene.core->ended(lease_end(1, 1, Error{Errc::invalid_argument, "no such file"}));
   scene.core->ended(lease_end(2, 1, Error{Errc::worker_died, "it did not stop"}));
+  scene.end(4); // it has quit
   const auto told_one = [&](const Result<void>& answer) {
     scene.world.told_held.clear();
     scene.world.ended.clear();
@@ -416,11 +417,12 @@ TEST_CASE(
     scene.core->broker_changed(nullptr);
     return scene.world.told_held;
   };
-  CHECK(told_one(fail(Errc::stale_epoch, "it stands by")) == std::set<std::uint64_t>{1, 3});
-  CHECK(told_one({}) == std::set<std::uint64_t>{1, 3});
+  CHECK(told_one(fail(Errc::stale_epoch, "it stands by")) == std::set<std::uint64_t>{1, 3, 4});
+  CHECK(told_one({}) == std::set<std::uint64_t>{1, 3, 4});
   REQUIRE(scene.end_of(1) != nullptr);
   CHECK(scene.end_of(1)->text() == "no such file");
-  CHECK(scene.world.ended.size() == 1);
+  CHECK(scene.end_of(4) != nullptr);
+  CHECK(scene.world.ended.size() == 2);
   CHECK(told_one({}) == std::set<std::uint64_t>{3});
   CHECK(scene.world.ended.empty());
 }

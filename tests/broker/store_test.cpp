@@ -82,6 +82,47 @@ TEST_CASE("an actor that was told to end for good does not live again, whoever k
   CHECK(second.core.state({}).actors_size() == 0);
 }
 
+TEST_CASE("an actor that was told to end for good is told again when its node brings it back alive", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  Scene first{{.store = store}};
+  first.greet(1);
+  first.add_node();
+  auto held = held_by(first.spawn(1, "a"));
+  v1::KillActor kill;
+  kill.set_name("a");
+  kill.set_no_restart(true);
+  first.core.kill(kill, {}, BrokerAnswer<void>{[](const Result<void>&) {}});
+  first.core.finish();
+  Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+  held.mutable_started()->set_lease(held.lease().id());
+  held.mutable_started()->set_epoch(held.lease().epoch());
+  second.add_node({held});
+  REQUIRE(second.world.ends.size() == 1);
+  CHECK(second.world.ends.back().lease() == held.lease().id());
+  CHECK(second.core.state({}).actors(0).state() == "stopping");
+}
+
+TEST_CASE("an actor whose node is late waits for it, and goes on with the life that it brings", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  Scene first{{.store = store}};
+  first.greet(1);
+  first.add_node();
+  first.ask(Scene::actor_of(1, "a"));
+  REQUIRE(first.world.starts.size() == 1); // it is being started
+  const auto order = first.world.starts.front();
+  first.core.finish();
+  Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+  second.greet(1);
+  second.run(60s);
+  REQUIRE(second.core.state({}).actors_size() == 1);
+  CHECK(second.core.state({}).actors(0).state() == "waiting");
+  second.add_node({held_by(order)});
+  CHECK(second.world.ends.empty());
+  CHECK(second.world.starts.empty());
+  REQUIRE(second.core.state({}).actors_size() == 1);
+  CHECK(second.core.state({}).actors(0).lease().id() == order.lease().id());
+}
+
 TEST_CASE("an actor without a name whose first life has not begun is its client's to ask for again", "[broker][core]") {
   const auto store = std::make_shared<MemoryStore>();
   Scene first{{.store = store}};

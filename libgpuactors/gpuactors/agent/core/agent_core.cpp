@@ -206,9 +206,11 @@ void AgentCore::ended(v1::LeaseEnded message) {
   for (const auto other : worker.leases) {
     if (other == worker.owner)
       continue;
+    auto& borrower = leases_.at(other);
+    borrower.asked = borrower.asked || !borrower.held.actor().spec().detached();
     v1::EndLease order;
     order.set_lease(other.value());
-    order.set_epoch(leases_.at(other).held.lease().epoch());
+    order.set_epoch(borrower.held.lease().epoch());
     order.set_grace_ms(to_milliseconds(limits::stop_grace));
     world_.order(worker.control, order);
     world_.wake(2 * Duration{limits::stop_grace}, AgentWake::lease_end, other.value());

@@ -148,7 +148,7 @@ private:
   struct LeaseRecord {
     v1::HeldLease held;
     std::uint64_t worker = 0;
-    /// The broker has told it to end.
+    /// It was told to end, and nobody wonders why it does.
     bool asked = false;
     /// Set when the holder has ended and the report waits until the worker is reaped.
     std::optional<v1::LeaseEnded> ended;

@@ -355,11 +355,13 @@ void BrokerCore::stuck(const v1::LeaseStuck& message) {
 void BrokerCore::submit_actor(ActorRecord& record) {
   actors_.wait(record, RequestId{++last_request_});
   auto request = request_for(record);
-  // A restarted actor waits for nodes as long as it takes: its own may come back, or another one may join.
-  if (request && record.lives.restarts() > 0) {
-    request->wait_for_nodes = true;
+  // A restarted actor waits for nodes as long as it takes: its own may come back, or another one may join. So does one
+  // that an earlier broker knew.
+  const bool had_place = record.lives.restarts() > 0 || record.stored_lease != LeaseId{};
+  if (request && had_place)
     request->queue_timeout.reset();
-  }
+  if (request && (had_place || record.lives.lived()))
+    request->wait_for_nodes = true;
   if (!request) {
     forget_actor(record.id, request.error());
     return;

@@ -114,7 +114,7 @@ void BrokerCore::on_refused(const Event& event) {
   } else if (auto* actor = actors_.waiting_with(event.request); actor != nullptr) {
     actors_.stop_waiting(*actor);
     // A full queue is no reason to end what has lived before.
-    if (error.code() == Errc::queue_full && actor->lives.restarts() > 0)
+    if (error.code() == Errc::queue_full && (actor->lives.restarts() > 0 || actor->lives.lived()))
       pause_actor(*actor, limits::lease_turn);
     else
       forget_actor(actor->id, error);

@@ -249,7 +249,7 @@ Result<void> BrokerCore::restore(Lease& lease) {
       auto inside = lease;
       inside.group = id;
       inside.bundle = bundle.bundle;
-      if (bundle.node == lease.node && ledger_.restore(inside))
+      if (!group.ending && bundle.node == lease.node && ledger_.restore(inside))
         return {};
     }
   return restored;
@@ -283,8 +283,10 @@ void BrokerCore::adopt(const v1::HeldLease& held, const v1::Node& node) {
     if (known == nullptr || known->state == ActorState::returning)
       return adopt_actor(held);
     // Of two lives, the one that was started last is the actor: the other's node was cut off when it was started. The
-    // ids of leases grow, also from one broker to the next; counts of restarts do not.
-    if (known->state != ActorState::stopping && last_lease_of(*known) < id) {
+    // ids of leases grow, also from one broker to the next; counts of restarts do not. And the life that the store knew
+    // last goes on, if no other one has begun.
+    const bool goes_on = !known->lease && !known->last && known->stored_lease == id;
+    if (known->state != ActorState::stopping && (goes_on || last_lease_of(*known) < id)) {
       replace_life(*known);
       return adopt_actor(held);
     }
@@ -364,12 +366,15 @@ void BrokerCore::adopt_actor(const v1::HeldLease& held) {
   // owner then.
   const bool orphan = !settling_ && !record.spec.detached() && clients_.count(record.client) == 0;
   const bool forlorn = !may_live(spawner_of(record.spec.spawner()));
-  if (orphan || forlorn || withdrawn_.count(key) > 0) {
+  // The order may not have reached the node.
+  const bool told_to_end = record.spec.max_restarts() == 0 && order.spec().max_restarts() != 0;
+  if (orphan || forlorn || told_to_end || withdrawn_.count(key) > 0) {
     record.no_restart = true;
     kill(record, stop_grace_ms,
-         orphan    ? "its client is gone"
-         : forlorn ? "what has spawned it has ended"
-                   : "the request for it was withdrawn");
+         orphan        ? "its client is gone"
+         : forlorn     ? "what has spawned it has ended"
+         : told_to_end ? "it was told to end before the broker started again"
+                       : "the request for it was withdrawn");
   }
 }
 

@@ -114,7 +114,7 @@ void BrokerCore::start_missing_actors() {
     if (record.state == ActorState::returning)
       missing.push_back(id);
   for (const auto id : missing)
-    if (auto* actor = actors_.find(id); actor != nullptr && actor->had_life)
+    if (auto* actor = actors_.find(id); actor != nullptr && std::exchange(actor->had_life, false))
       actor_down(*actor, Error{Errc::worker_died, "its node did not come back to the broker that started again"},
                  LifeEnd::lost_place);
     else if (actor != nullptr)
@@ -133,7 +133,8 @@ void BrokerCore::keep(ActorRecord& record) {
   v1::HeldLease stored;
   *stored.mutable_actor() = order_of(record);
   stored.mutable_lease()->set_id(last_lease_of(record).value());
-  if (record.lease && (record.state == ActorState::alive || record.state == ActorState::stopping))
+  const bool lives = record.lease && (record.state == ActorState::alive || record.state == ActorState::stopping);
+  if (lives || (record.state == ActorState::returning && record.had_life))
     stored.mutable_started()->set_lease(last_lease_of(record).value());
   if (record.no_restart)
     stored.mutable_actor()->mutable_spec()->set_max_restarts(0);
