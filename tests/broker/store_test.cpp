@@ -167,3 +167,49 @@ TEST_CASE("an actor whose node is not back yet may be killed, and lives again if
   REQUIRE(second.world.starts.size() == 1);
   CHECK(second.world.starts.front().actor() == order.actor());
 }
+
+TEST_CASE("what was lent by a lease in a bundle has its room there when only the borrower is left", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  v1::StartRunner borrower;
+  {
+    Scene first{{.store = store}};
+    first.greet(1);
+    first.add_node();
+    v1::SubmitGroup group;
+    group.set_client(1);
+    group.set_client_request(1);
+    group.set_detached(true);
+    group.add_bundles()->set_cpu_units(100'000); // all of the node
+    std::uint64_t id = 0;
+    first.core.submit_group(
+        group, {}, BrokerAnswer<v1::GroupInfo>{[&](const Result<v1::GroupInfo>& placed) { id = must(placed).id(); }});
+    const auto acquire = [&](std::uint64_t number, std::uint64_t parent) {
+      v1::AcquireLease message;
+      message.set_client(1);
+      message.set_client_request(number);
+      message.mutable_request()->set_cpu_units(parent == 0 ? 100'000 : 50'000);
+      if (parent == 0)
+        message.mutable_request()->set_group(id);
+      else
+        message.mutable_request()->set_parent_lease(parent);
+      first.core.acquire(message, {}, BrokerAnswer<Grant>{[](const Result<Grant>&) {}});
+      return first.world.runners.back();
+    };
+    const auto lender = acquire(2, 0);
+    borrower = acquire(3, lender.lease().id());
+    REQUIRE(first.world.runners.size() == 2);
+    first.core.finish();
+  }
+  Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+  v1::Hello hello;
+  hello.set_client(1);
+  hello.add_leases(borrower.lease().id());
+  must(second.core.hello(hello, {}, std::make_shared<Somebody>()));
+  v1::HeldLease held;
+  *held.mutable_lease() = borrower.lease();
+  held.set_client(1);
+  second.add_node({held});
+  second.run(2s);
+  REQUIRE(second.core.state({}).leases_size() == 1);
+  CHECK(second.core.state({}).leases(0).id() == borrower.lease().id());
+}
