@@ -290,6 +290,14 @@ inline v1::HeldLease held_by(const v1::StartActor& order) {
   return held;
 }
 
+/// The same of one that has begun.
+inline v1::HeldLease begun(const v1::StartActor& order) {
+  auto held = held_by(order);
+  held.mutable_started()->set_lease(order.lease().id());
+  held.mutable_started()->set_epoch(order.lease().epoch());
+  return held;
+}
+
 inline const std::uint64_t stop_grace = std::chrono::milliseconds{limits::stop_grace}.count();
 
 } // namespace broker_test

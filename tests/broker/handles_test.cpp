@@ -49,14 +49,6 @@ void kill(Scene& scene, const v1::StartActor& order) {
   scene.end(order);
 }
 
-/// What its node says of it at a broker that was restarted.
-v1::HeldLease running(const v1::StartActor& order) {
-  auto held = held_by(order);
-  held.mutable_started()->set_lease(order.lease().id());
-  held.mutable_started()->set_epoch(order.lease().epoch());
-  return held;
-}
-
 /// Asks for the end of the actor.
 Found wait_for_end(Scene& scene, const v1::ActorHandle& handle, std::uint64_t client = 1) {
   v1::FindActor message;
@@ -153,7 +145,7 @@ TEST_CASE("a reference is good at a broker that was restarted, when the actor's 
   others.set_origin(78);
   const auto other = look_up(scene, others);
   CHECK_FALSE(found->has_value());
-  scene.add_node({running(order)});
+  scene.add_node({begun(order)});
   REQUIRE(found->has_value());
   CHECK(must(**found).info.id() == order.actor());
   CHECK(error_of(other).code() == Errc::not_found);
@@ -293,7 +285,7 @@ TEST_CASE("who waits for an end at a broker that was restarted hears of it, if i
   const auto missing = wait_for_end(scene, gone);
   const auto lost = wait_for_end(scene, gone, 2);
   scene.greet(2); // on another connection, before all are back
-  scene.add_node({running(order)});
+  scene.add_node({begun(order)});
   scene.run(6s);
   // A late node may still bring that one.
   CHECK(error_of(missing).code() == Errc::not_found);

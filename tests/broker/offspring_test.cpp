@@ -331,9 +331,7 @@ TEST_CASE("a broker that starts again ends the children of those who do not come
   for (const auto* order : {&parent, &child}) {
     if (order == &parent && !parent_returns)
       continue;
-    held.push_back(held_by(*order));
-    held.back().mutable_started()->set_lease(order->lease().id());
-    held.back().mutable_started()->set_epoch(order->lease().epoch());
+    held.push_back(begun(*order));
   }
   again.add_node(held);
   CHECK(again.world.ends.empty());

@@ -38,13 +38,6 @@ std::uint64_t register_node(Scene& scene, const std::string& name, std::uint64_t
   return scene.world.last_peer;
 }
 
-v1::HeldLease started(const v1::StartActor& order) {
-  auto held = held_by(order);
-  held.mutable_started()->set_lease(order.lease().id());
-  held.mutable_started()->set_epoch(order.lease().epoch());
-  return held;
-}
-
 std::size_t actors_of(const Scene& scene) {
   return static_cast<std::size_t>(scene.core.state({}).actors_size());
 }
@@ -154,12 +147,12 @@ TEST_CASE("an end that was reported while the connection was lost is told at the
   register_node(scene, "n0", 7, {}, {});
   const auto a = scene.spawn(1, "a");
   const auto b = scene.spawn(1, "b");
-  register_node(scene, "n0", 7, {started(b)}, {a});
+  register_node(scene, "n0", 7, {begun(b)}, {a});
   CHECK(actors_of(scene) == 1);
   CHECK(scene.last_end() == as_it_said);
   CHECK(scene.world.starts.size() == 2);
   // It is repeated for as long as the node is there.
-  register_node(scene, "n0", 7, {started(b)}, {a});
+  register_node(scene, "n0", 7, {begun(b)}, {a});
   CHECK(scene.count("died") == 1);
 }
 
@@ -220,7 +213,7 @@ TEST_CASE("a restarted broker does not bring an actor back that has ended itself
     CHECK(actors_of(third) == 0);
   }
   SECTION("another node brings an earlier life of it, before or after") {
-    auto earlier = started(order);
+    auto earlier = begun(order);
     earlier.mutable_lease()->set_node("n1");
     order.mutable_lease()->set_id(order.lease().id() + 1);
     const bool before = GENERATE(true, false);
@@ -247,10 +240,10 @@ TEST_CASE("a restarted broker does not bring an actor back that has ended itself
     later.set_restarts(1);
     const bool before = GENERATE(true, false);
     if (before)
-      register_node(scene, "n1", 8, {started(later)}, {});
+      register_node(scene, "n1", 8, {begun(later)}, {});
     register_node(scene, "n0", 7, {}, {order});
     if (!before)
-      register_node(scene, "n1", 8, {started(later)}, {});
+      register_node(scene, "n1", 8, {begun(later)}, {});
     scene.run(2s);
     REQUIRE(actors_of(scene) == 1);
     CHECK(scene.core.state({}).actors(0).state() == "alive");

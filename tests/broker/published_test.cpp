@@ -142,10 +142,7 @@ TEST_CASE("a broker that starts again knows what actors publish from their nodes
   add_metric(entry, "steps", 7, v1::Metric::COUNTER);
 
   Scene later{{.last_id = 1'000, .settle = 5s}};
-  auto held = held_by(order);
-  held.mutable_started()->set_lease(order.lease().id());
-  held.mutable_started()->set_epoch(order.lease().epoch());
-  later.add_node({held});
+  later.add_node({begun(order)});
   CHECK(published(later).empty());
   report(later, entry);
   CHECK(published(later) == "steps=7");

@@ -4,6 +4,27 @@
 
 using namespace broker_test;
 
+namespace {
+
+/// A request for an actor that has no name and ends with its client.
+v1::SpawnActor nameless(std::uint64_t client, int restarts) {
+  auto message = Scene::actor_of(client, "");
+  message.mutable_spec()->set_detached(false);
+  message.mutable_spec()->set_max_restarts(restarts);
+  return message;
+}
+
+/// Asks for the end of "a", which may live again. @returns whether that was answered, also later.
+std::shared_ptr<bool> end_this_life(Scene& scene) {
+  v1::KillActor kill;
+  kill.set_name("a");
+  auto answered = std::make_shared<bool>(false);
+  scene.core.kill(kill, {}, BrokerAnswer<void>{[answered](const Result<void>& done) { *answered = done.has_value(); }});
+  return answered;
+}
+
+} // namespace
+
 TEST_CASE("an actor without a name that may be restarted is known to the next broker, though its node is not",
           "[broker][core]") {
   const auto store = std::make_shared<MemoryStore>();
@@ -14,15 +35,9 @@ TEST_CASE("an actor without a name that may be restarted is known to the next br
     first.greet(1);
     first.greet(2);
     first.add_node();
-    const auto spawn = [&](std::uint64_t client, int restarts) {
-      auto message = Scene::actor_of(client, "");
-      message.mutable_spec()->set_detached(false);
-      message.mutable_spec()->set_max_restarts(restarts);
-      return first.spawn(message);
-    };
-    static_cast<void>(spawn(1, 0));
-    lasting = spawn(1, 5);
-    static_cast<void>(spawn(2, 5));
+    static_cast<void>(first.spawn(nameless(1, 0)));
+    lasting = first.spawn(nameless(1, 5));
+    static_cast<void>(first.spawn(nameless(2, 5)));
     first.core.finish();
     CHECK(stored() == 2);
   }
@@ -45,10 +60,7 @@ TEST_CASE("an actor between two lives has the next one at the next broker, and p
     Scene first{{.store = store}};
     first.greet(1);
     first.add_node();
-    auto message = Scene::actor_of(1, "");
-    message.mutable_spec()->set_detached(false);
-    message.mutable_spec()->set_max_restarts(1);
-    order = first.spawn(message);
+    order = first.spawn(nameless(1, 1));
     first.core.peer_down(first.node_peer); // its next life waits for a place
     first.run(60s);
     REQUIRE(first.core.state({}).actors(0).state() == "waiting");
@@ -69,10 +81,7 @@ TEST_CASE("an actor that was told to end for good does not live again, whoever k
   first.greet(1);
   first.add_node();
   static_cast<void>(first.spawn(1, "a"));
-  v1::KillActor kill;
-  kill.set_name("a");
-  kill.set_no_restart(true);
-  first.core.kill(kill, {}, BrokerAnswer<void>{[](const Result<void>&) {}});
+  static_cast<void>(first.kill("a", 100));
   first.core.finish();
   Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
   second.greet(1);
@@ -87,18 +96,13 @@ TEST_CASE("an actor that was told to end for good is told again when its node br
   Scene first{{.store = store}};
   first.greet(1);
   first.add_node();
-  auto held = held_by(first.spawn(1, "a"));
-  v1::KillActor kill;
-  kill.set_name("a");
-  kill.set_no_restart(true);
-  first.core.kill(kill, {}, BrokerAnswer<void>{[](const Result<void>&) {}});
+  const auto order = first.spawn(1, "a");
+  static_cast<void>(first.kill("a", 100));
   first.core.finish();
   Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
-  held.mutable_started()->set_lease(held.lease().id());
-  held.mutable_started()->set_epoch(held.lease().epoch());
-  second.add_node({held});
+  second.add_node({begun(order)});
   REQUIRE(second.world.ends.size() == 1);
-  CHECK(second.world.ends.back().lease() == held.lease().id());
+  CHECK(second.world.ends.back().lease() == order.lease().id());
   CHECK(second.core.state({}).actors(0).state() == "stopping");
 }
 
@@ -128,9 +132,7 @@ TEST_CASE("an actor without a name whose first life has not begun is its client'
   Scene first{{.store = store}};
   first.greet(1);
   first.add_node();
-  auto message = Scene::actor_of(1, "");
-  message.mutable_spec()->set_detached(false);
-  first.ask(message);
+  first.ask(nameless(1, 5));
   REQUIRE(first.world.starts.size() == 1);
   first.core.finish();
   CHECK(must(store->load(StateSection::actors)).empty());
@@ -147,11 +149,8 @@ TEST_CASE("an actor whose node is not back yet may be killed, and lives again if
   const bool node_comes = GENERATE(true, false);
   Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
   second.greet(1);
-  v1::KillActor kill;
-  kill.set_name("a");
-  bool answered = false;
-  second.core.kill(kill, {}, BrokerAnswer<void>{[&](const Result<void>& done) { answered = done.has_value(); }});
-  CHECK_FALSE(answered);
+  const auto answered = end_this_life(second);
+  CHECK_FALSE(*answered);
   if (node_comes) {
     second.add_node({held_by(order)});
     REQUIRE(second.world.ends.size() == 1);
@@ -163,9 +162,32 @@ TEST_CASE("an actor whose node is not back yet may be killed, and lives again if
     second.add_node();
   }
   second.run(2s);
-  CHECK(answered);
+  CHECK(*answered);
   REQUIRE(second.world.starts.size() == 1);
   CHECK(second.world.starts.front().actor() == order.actor());
+}
+
+TEST_CASE("an actor that never had a place is killed at the next broker as at the one before", "[broker][core]") {
+  const auto store = std::make_shared<MemoryStore>();
+  Scene first{{.store = store}};
+  first.greet(1);
+  first.add_node();
+  auto all_of_node = nameless(1, 0);
+  all_of_node.mutable_request()->set_cpu_units(100'000);
+  static_cast<void>(first.spawn(all_of_node));
+  auto waits = Scene::actor_of(1, "a");
+  waits.mutable_request()->set_cpu_units(100'000);
+  first.ask(waits);
+  REQUIRE(first.world.starts.size() == 1);
+  first.core.finish();
+  Scene second{{.last_id = 1U << 30U, .settle = 1s, .store = store}};
+  second.greet(1);
+  second.add_node();
+  const auto answered = end_this_life(second);
+  second.run(2s);
+  CHECK(*answered);
+  CHECK(second.world.starts.empty());
+  CHECK(second.core.state({}).actors_size() == 0);
 }
 
 TEST_CASE("what was lent by a lease in a bundle has its room there when only the borrower is left", "[broker][core]") {

@@ -136,9 +136,8 @@ void Cluster::note_lasting(const v1::StartActor& actor) {
   const auto& request = actor.request();
   if (spec.max_restarts() >= 0 || spec.spawn_timeout_ms() > 0 || spec.spawner().lease() != 0 || request.group() != 0)
     return;
-  auto& [ids, begun] =
-      lasting_.try_emplace({actor.client(), actor.client_request()}, Lasting{{}, time_.now()}).first->second;
-  ids.insert(actor.actor());
+  const std::pair key{actor.client(), actor.client_request()};
+  lasting_.try_emplace(key, Lasting{{}, time_.now()}).first->second.ids.insert(actor.actor());
 }
 
 void Cluster::save(const std::shared_ptr<Process>& process, std::uint64_t lease) {

@@ -294,8 +294,10 @@ void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAn
   if (record->state == ActorState::returning && settling_ && !message.no_restart())
     return early_.keep(EarlyCalls::Kill{message, caller, std::move(answer)});
   // An actor between two lives is dead already: a kill that permits restarts only cuts its pause short.
-  const bool between = record->state == ActorState::pausing || record->state == ActorState::returning
-                       || (record->state == ActorState::waiting && record->lives.restarts() > 0);
+  const bool has_begun = record->lives.restarts() > 0 || record->had_life;
+  const bool between =
+      record->state == ActorState::pausing
+      || (has_begun && (record->state == ActorState::waiting || record->state == ActorState::returning));
   if (between && !message.no_restart() && !record->no_restart) {
     answer.deliver({});
     if (record->state == ActorState::pausing) {
