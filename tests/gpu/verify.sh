@@ -433,6 +433,9 @@ run_bench() {
     fi
     pack
   done
+  # What long polls are worth to a task.
+  ! full || teller=tell_stated run gpu_task_warm_short_polls GPUACTORS_POLLING=short \
+    "$bin/gpuactors-bench" --filter gpu_task_warm
 }
 
 # With MPS's daemon of this script, if it runs.

@@ -32,23 +32,27 @@ bool is_more_than_a_look(TimePoint deadline) {
 
 namespace {
 
-/// Polls `ready` briefly before the caller sleeps; polls longer if the answer is produced in this process (`near`).
+/// Polls `ready` briefly before the caller sleeps; then longer, if the answer is produced in this process (`near`) or
+/// there are processors enough.
 template <class Ready>
 bool look(const Ready& ready, TimePoint deadline, bool near) {
   // About the duration of a short kernel. After a sleep of that length, the waiter's processor is slow to wake, and so
   // is that of the thread that produces the answer. Only one thread of the process polls this long at a time: the
   // others need the processors for work.
-  constexpr std::chrono::microseconds long_look{150};
+  constexpr std::chrono::microseconds near_look{150};
   static std::atomic<bool> looks_long{false};
   thread_local Looks short_looks;
-  thread_local Looks long_looks;
+  thread_local Looks near_looks;
+  thread_local Looks far_looks;
+  const auto long_look = near ? near_look : look_times().far;
+  auto& long_looks = near ? near_looks : far_looks;
   const auto now = Clock::now();
   // A poll cut short by the deadline is not recorded: its result does not predict the next one.
-  if (deadline - now < long_look)
-    return look_until(ready, std::min(deadline, now + short_look));
+  if (deadline - now < std::max(long_look, short_look))
+    return look_until(ready, std::min(deadline, now + short_look)).found;
   if (short_looks.pays() && short_looks.found(look_until(ready, now + short_look)))
     return true;
-  if (!near || looks_long.load(std::memory_order_relaxed) || !long_looks.pays()
+  if (long_look <= short_look || looks_long.load(std::memory_order_relaxed) || !long_looks.pays()
       || looks_long.exchange(true, std::memory_order_relaxed))
     return false;
   const bool found = long_looks.found(look_until(ready, now + long_look));

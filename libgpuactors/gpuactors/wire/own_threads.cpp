@@ -55,7 +55,7 @@ private:
     if (!looks_.pays() || somebody_looks.load(std::memory_order_relaxed)
         || somebody_looks.exchange(true, std::memory_order_relaxed))
       return false;
-    const bool found = looks_.found(look_until(is_ready, Clock::now() + short_look));
+    const bool found = looks_.found(look_until(is_ready, Clock::now() + look_times().message));
     somebody_looks.store(false, std::memory_order_relaxed);
     return found;
   }
