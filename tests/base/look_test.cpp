@@ -61,3 +61,18 @@ TEST_CASE("a poll finds what is there at once, and ends at its time without", "[
   CHECK_FALSE(look_until([] { return false; }, until).found);
   CHECK(Clock::now() >= until);
 }
+
+TEST_CASE("a poll says whether its thread was off its processor for as long as others compute", "[base][look]") {
+  int asked = 0;
+  const auto seen = look_until(
+      [&asked] {
+        if (++asked < 1000)
+          return false;
+        for (const auto back = Clock::now() + std::chrono::milliseconds{2}; Clock::now() < back;) {
+        }
+        return true;
+      },
+      never);
+  CHECK(seen.found);
+  CHECK(seen.interrupted);
+}
