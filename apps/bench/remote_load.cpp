@@ -71,7 +71,8 @@ double private_kib(std::int64_t pid) {
 /// Seconds of processor time that a process has used.
 double processor_seconds(std::int64_t pid) {
   std::ifstream file{fmt::format("/proc/{}/stat", pid)};
-  std::string text{std::istreambuf_iterator<char>{file}, {}};
+  std::string text;
+  std::getline(file, text);
   unsigned long user = 0;
   unsigned long system = 0;
   const auto after_name = text.rfind(')');

@@ -1,11 +1,10 @@
 #include <apps/llm/json.hpp>
 #include <apps/llm/language.hpp>
+#include <apps/nn/files.hpp>
 
 #include <fmt/format.h>
 
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 namespace llm {
@@ -69,25 +68,19 @@ Result<void> join_contents(Json& message) {
 
 } // namespace
 
-Result<std::string> read_file(const std::filesystem::path& path) {
-  std::ifstream input{path, std::ios::binary};
-  if (!input)
-    return fail(Errc::not_found, fmt::format("{} cannot be read", path.string()));
-  return std::string{std::istreambuf_iterator<char>{input}, {}};
-}
-
 Result<Language> Language::load(const std::filesystem::path& folder, std::int64_t vocabulary,
                                 gpuactors::Fingerprint& fingerprint) {
-  GPUACTORS_LET(text, read_file(folder / "tokenizer.json"));
+  GPUACTORS_LET(text, nn::read_text(folder / "tokenizer.json"));
   fingerprint.add(text);
   GPUACTORS_LET(tokenizer, read_tokenizer(text));
   if (tokenizer.end() > vocabulary)
     return fail(Errc::invalid_argument, fmt::format("tokenizer.json has tokens up to {}, and the model has {} of them",
                                                     tokenizer.end() - 1, vocabulary));
   auto config = nlohmann::json::object();
-  if (const auto file = read_file(folder / config_file)) {
-    fingerprint.add(*file);
-    GPUACTORS_LET(parsed, parse_object(*file, config_file));
+  GPUACTORS_LET(config_text, nn::read_text_if_there(folder / config_file));
+  if (config_text) {
+    fingerprint.add(*config_text);
+    GPUACTORS_LET(parsed, parse_object(*config_text, config_file));
     config = std::move(parsed);
   }
   auto specials = Json::object();
@@ -96,9 +89,10 @@ Result<Language> Language::load(const std::filesystem::path& folder, std::int64_
   Language language{std::move(tokenizer), std::move(specials)};
   auto chat = template_of(config);
   // Where there are both, transformers take the file.
-  if (auto file = read_file(folder / "chat_template.jinja")) {
-    fingerprint.add(*file);
-    chat = std::move(*file);
+  GPUACTORS_LET(chat_text, nn::read_text_if_there(folder / "chat_template.jinja"));
+  if (chat_text) {
+    fingerprint.add(*chat_text);
+    chat = std::move(*chat_text);
   }
   if (!chat)
     return language;

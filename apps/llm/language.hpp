@@ -19,9 +19,6 @@
 
 namespace llm {
 
-/// Reads a file as it is. @returns `not_found`.
-gpuactors::Result<std::string> read_file(const std::filesystem::path& path);
-
 /// Tokens of texts and of conversations, and back. Any thread.
 class Language {
 public:

@@ -9,6 +9,7 @@
 #include <apps/llm/decoder.hpp>
 #include <apps/llm/language.hpp>
 #include <apps/llm/wishes.hpp>
+#include <apps/nn/files.hpp>
 
 #include <fmt/format.h>
 
@@ -46,11 +47,12 @@ constexpr std::chrono::seconds longest_stand{10};
 constexpr std::int64_t usual_tokens = 128;
 
 Result<Config> load_config(const std::filesystem::path& folder, gpuactors::Fingerprint& fingerprint) {
-  GPUACTORS_LET(text, read_file(folder / "config.json"));
+  GPUACTORS_LET(text, nn::read_text(folder / "config.json"));
   fingerprint.add(text);
   GPUACTORS_LET(config, read_config(text));
   // Not all models have one, which says more of when texts end.
-  if (const auto more = read_file(folder / "generation_config.json")) {
+  GPUACTORS_LET(more, nn::read_text_if_there(folder / "generation_config.json"));
+  if (more) {
     fingerprint.add(*more);
     GPUACTORS_TRY(add_ends(config, *more));
   }

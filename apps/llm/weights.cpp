@@ -1,5 +1,6 @@
 // Placing the arrays of files in the tensors of a decoder.
 #include <apps/llm/weights.hpp>
+#include <apps/nn/files.hpp>
 #include <apps/nn/safetensors.hpp>
 
 #include <fmt/format.h>
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -176,11 +176,13 @@ private:
 Result<std::vector<fs::path>> files_of(const fs::path& folder) {
   const auto index = folder / "model.safetensors.index.json";
   const auto single = folder / "model.safetensors";
-  std::ifstream input{index};
   // As transformers do: beside one file, an index is left from an earlier form of the model.
-  if (!input || fs::exists(single))
+  if (std::error_code ignored; fs::exists(single, ignored))
     return std::vector{single};
-  const auto json = nlohmann::json::parse(input, nullptr, false);
+  GPUACTORS_LET(text, nn::read_text_if_there(index));
+  if (!text) // who opens the file says that there is none
+    return std::vector{single};
+  const auto json = nlohmann::json::parse(*text, nullptr, false);
   const auto wrong = [&] { return fail(Errc::invalid_argument, index.string() + " has no weight_map of file names"); };
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
     return wrong();

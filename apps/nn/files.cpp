@@ -107,6 +107,20 @@ Result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std:
   return bytes;
 }
 
+Result<std::string> read_text(const std::filesystem::path& path) {
+  GPUACTORS_LET(bytes, read_file(path));
+  return std::string{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Result<std::optional<std::string>> read_text_if_there(const std::filesystem::path& path) {
+  auto text = read_text(path);
+  if (text)
+    return std::optional{*std::move(text)};
+  if (text.error().code() == Errc::not_found)
+    return std::optional<std::string>{};
+  return gpuactors::fail(text.error());
+}
+
 std::filesystem::path behind_links(std::filesystem::path path) {
   constexpr int most_links = 40; // what Linux follows
   std::error_code failed;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,12 @@ namespace nn {
 /// @returns `not_found` or `unavailable`, with the path and the system's words.
 gpuactors::Result<std::vector<std::byte>> read_file(const std::filesystem::path& path,
                                                     std::size_t most = std::numeric_limits<std::size_t>::max());
+
+/// A file's text. @returns as `read_file`.
+gpuactors::Result<std::string> read_text(const std::filesystem::path& path);
+
+/// The text of a file that need not be there. @returns as `read_file`, and nothing if there is none.
+gpuactors::Result<std::optional<std::string>> read_text_if_there(const std::filesystem::path& path);
 
 /// How long a file is. @returns as `read_file`.
 gpuactors::Result<std::uint64_t> file_bytes(const std::filesystem::path& path);

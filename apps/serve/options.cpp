@@ -304,7 +304,7 @@ Result<std::optional<ServeOptions>> parse_options(int argc, const char* const* a
   options.table.drain = gpuactors::from_seconds(typed.drain_seconds);
   options.leave = gpuactors::from_seconds(typed.leave_seconds);
   options.table.load_wait = gpuactors::from_seconds(typed.load_wait);
-  if (!typed.load_paths.empty() && !std::filesystem::is_directory(typed.load_paths))
+  if (std::error_code ignored; !typed.load_paths.empty() && !std::filesystem::is_directory(typed.load_paths, ignored))
     return gpuactors::fail(Errc::invalid_argument,
                            fmt::format("--allow-load-paths: there is no folder {}", typed.load_paths));
   return std::optional{std::move(options)};

@@ -169,9 +169,14 @@ std::string curve_path(const TrainOptions& options) {
 Result<int> train_one(gpuactors::Cluster& cluster, const StopSignals& signals, const TrainOptions& options,
                       Lesson& lesson) {
   auto& plan = lesson.plan;
-  if (!options.checkpoint.empty())
+  if (!options.checkpoint.empty()) {
     // Workers have folders of their own.
-    plan.set_checkpoint(std::filesystem::absolute(options.checkpoint).lexically_normal().string());
+    std::error_code failed;
+    plan.set_checkpoint(std::filesystem::absolute(options.checkpoint, failed).lexically_normal().string());
+    if (failed)
+      return gpuactors::fail(Errc::unavailable, fmt::format("the folder of the checkpoint {} is unknown: {}",
+                                                            options.checkpoint, failed.message()));
+  }
   plan.set_resume(options.resume);
   GPUACTORS_LET(curve, CurveFile::open({curve_path(options), options.resume, options.plot, "loss of " + options.data}));
   auto trained = train_first(cluster, signals, options, plan, curve);

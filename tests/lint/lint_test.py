@@ -139,6 +139,7 @@ class TextRules(unittest.TestCase):
                                     ("machine-path", "a.md", "see /home/me/x\n"),
                                     ("sleep", "tests/a.cpp", "std::this_thread::sleep_for(1s);\n"),
                                     ("sleep", "tests/a.py", "# What it is.\ntime.sleep(1)\n"),
+                                    ("stream-buffer", "apps/a.cpp", "std::istreambuf_iterator<char>{file}\n"),
                                     ("line-length", "a.cpp", "x" * 121 + "\n"),
                                     ("file-length", "a.cpp", "x\n" * 601),
                                     ("purpose", "a.cu", "int x;\n"),

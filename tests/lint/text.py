@@ -24,6 +24,8 @@ PATTERNS = {
     "machine-path": (re.compile(r"(?<![\w.}])/(home|root|work|tmp|Users)/"), r".*", "a path of one machine"),
     "sleep": (re.compile(r"\bsleep_(for|until)\b|\b(u|nano)?sleep\("), r"tests/.*\.(cpp|hpp|cu|py)",
               "wait for a condition, never for a time"),
+    "stream-buffer": (re.compile(r"\bistreambuf_iterator\b"), r"(libgpuactors|apps)/.*\.(cpp|hpp|cu)",
+                      "throws where the system refuses to read: detail::read_to_end, nn::read_text or std::getline"),
 }
 
 

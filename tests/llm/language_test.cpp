@@ -89,4 +89,7 @@ TEST_CASE("a template that is unknown here leaves texts, and a folder without on
   CHECK(says(mute.tokens_of_chat(R"({"messages":[{"role":"a"}]})", {}), "has no chat template"));
   CHECK(says(Language::load(folder / ".", 10, fingerprint), "tokenizer.json has tokens up to"));
   CHECK(code_of(Language::load(folder / "nowhere", vocabulary, fingerprint)) == Errc::not_found);
+  // A file that need not be there, and is there as something else.
+  std::filesystem::create_directory(folder / "chat_template.jinja");
+  CHECK(says(Language::load(folder / ".", vocabulary, fingerprint), "chat_template.jinja is no file"));
 }

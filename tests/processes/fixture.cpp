@@ -2,13 +2,14 @@
 
 #include "client.hpp"
 
+#include <gpuactors/base/files.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <thread>
 
 namespace gpuactors::test {
@@ -29,10 +30,9 @@ namespace {
 bool has_stopped(pid_t pid) {
   std::error_code gone;
   for (const auto& thread : std::filesystem::directory_iterator{fmt::format("/proc/{}/task", pid), gone}) {
-    std::ifstream file{thread.path() / "stat"};
-    std::string text{std::istreambuf_iterator<char>{file}, {}};
-    const auto name_end = text.rfind(')');
-    if (name_end != std::string::npos && text.compare(name_end, 4, ") T ") != 0)
+    const auto text = detail::read_to_end(thread.path() / "stat");
+    const auto name_end = text ? text->rfind(')') : std::string::npos;
+    if (name_end != std::string::npos && text->compare(name_end, 4, ") T ") != 0)
       return false;
   }
   return true;

@@ -31,7 +31,11 @@ def missing(patterns, text):
 
 
 def check_rows(text, programs):
-    rows = json.loads(text)
+    try:
+        rows = json.loads(text)
+    except json.JSONDecodeError as error:
+        yield f"standard output is no JSON: {error}"
+        return
     ran = {row["program"] for row in rows}
     if ran != set(programs.split(",")):
         yield f"results of {programs} were expected, {sorted(ran)} came"

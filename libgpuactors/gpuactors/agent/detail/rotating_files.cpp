@@ -50,22 +50,13 @@ bool is_own_file(const struct stat& status) {
   return S_ISREG(status.st_mode) && status.st_uid == ::geteuid();
 }
 
-/// The first `most` bytes of a file, or fewer when it is shorter or cannot be read.
+/// The first `most` bytes of a file, or fewer when it is shorter; empty when it cannot be read.
 std::string text_of(const fs::path& path, std::uint64_t most) {
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0 || !is_own_file(status))
     return {};
-  std::string text(std::min(most, static_cast<std::uint64_t>(status.st_size)), '\0');
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const auto count = ::read(file.get(), text.data() + done, text.size() - done);
-    if (count == 0 || (count < 0 && errno != EINTR))
-      break;
-    done += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
-  }
-  text.resize(done);
-  return text;
+  return read_to_end(file.get(), std::min(most, static_cast<std::uint64_t>(status.st_size))).value_or(std::string{});
 }
 
 Result<void> make_folder(const fs::path& folder) {

@@ -1,5 +1,6 @@
 #include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/descriptor.hpp>
+#include <gpuactors/base/files.hpp>
 #include <gpuactors/cluster/detail/process_tree.hpp>
 
 #include <fmt/format.h>
@@ -10,8 +11,6 @@
 #include <charconv>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,15 +30,16 @@ struct ProcStat {
 };
 
 std::optional<ProcStat> read_stat(const std::filesystem::path& folder) {
-  std::ifstream file{folder / "stat"};
-  const std::string text{std::istreambuf_iterator<char>{file}, {}};
-  // "PID (NAME) STATE PARENT ...": a name may hold anything, also parentheses.
-  const auto name_end = text.rfind(") ");
-  if (name_end == std::string::npos || name_end + 4 > text.size())
+  const auto text = read_to_end(folder / "stat");
+  if (!text) // it has ended, perhaps after the file was opened
     return std::nullopt;
-  ProcStat stat{text[name_end + 2]};
-  const auto* const number = text.data() + name_end + 4;
-  std::from_chars(number, text.data() + text.size(), stat.parent);
+  // "PID (NAME) STATE PARENT ...": a name may hold anything, also parentheses.
+  const auto name_end = text->rfind(") ");
+  if (name_end == std::string::npos || name_end + 4 > text->size())
+    return std::nullopt;
+  ProcStat stat{(*text)[name_end + 2]};
+  const auto* const number = text->data() + name_end + 4;
+  std::from_chars(number, text->data() + text->size(), stat.parent);
   return stat;
 }
 
@@ -62,11 +62,10 @@ void stop_and_wait(pid_t pid) {
 }
 
 /// From /proc of all processes: not every kernel lists the children of one.
-std::vector<pid_t> children_of(pid_t parent) {
+std::vector<pid_t> children_of(pid_t parent, const std::filesystem::path& proc) {
   std::vector<pid_t> children;
   std::error_code error;
-  for (std::filesystem::directory_iterator entry{"/proc", error}, last; !error && entry != last;
-       entry.increment(error)) {
+  for (std::filesystem::directory_iterator entry{proc, error}, last; !error && entry != last; entry.increment(error)) {
     const auto name = entry->path().filename().string();
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ec != std::errc{})
@@ -78,11 +77,11 @@ std::vector<pid_t> children_of(pid_t parent) {
 }
 
 template <class F>
-std::vector<pid_t> walk_tree(pid_t root, F&& visit) {
+std::vector<pid_t> walk_tree(pid_t root, const std::filesystem::path& proc, F&& visit) {
   std::vector<pid_t> tree{root};
   for (std::size_t i = 0; i < tree.size(); ++i) {
     visit(tree[i]);
-    const auto children = children_of(tree[i]);
+    const auto children = children_of(tree[i], proc);
     tree.insert(tree.end(), children.begin(), children.end());
   }
   return tree;
@@ -90,12 +89,12 @@ std::vector<pid_t> walk_tree(pid_t root, F&& visit) {
 
 } // namespace
 
-std::vector<pid_t> process_tree(pid_t root) {
-  return walk_tree(root, [](pid_t) {});
+std::vector<pid_t> process_tree(pid_t root, const std::filesystem::path& proc) {
+  return walk_tree(root, proc, [](pid_t) {});
 }
 
 std::vector<pid_t> freeze_tree(pid_t root) {
-  return walk_tree(root, stop_and_wait);
+  return walk_tree(root, "/proc", stop_and_wait);
 }
 
 void resume_tree(pid_t root) {

@@ -3,13 +3,15 @@
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <vector>
 
 namespace gpuactors::detail {
 
 /// Returns a process and its descendants, each behind its parent. What starts or ends meanwhile may be missing or be
 /// there, unless the tree is frozen.
-[[nodiscard]] std::vector<pid_t> process_tree(pid_t root);
+/// @param proc what the system says of its processes.
+[[nodiscard]] std::vector<pid_t> process_tree(pid_t root, const std::filesystem::path& proc = "/proc");
 
 /// Stops a process and then what is below it, and waits until no thread of it runs, though not for ever: a thread may
 /// be inside of a driver. A stopped process reaps none of its children, so their pids stay theirs.

@@ -136,19 +136,10 @@ Result<std::string> read_file(const std::filesystem::path& path, Access access) 
         Errc::invalid_argument,
         fmt::format("{} is no certificate or key: a file of at most {} bytes is expected", path.string(), most_bytes));
   GPUACTORS_TRY(check_mode(path, status, access));
-  std::string text(static_cast<std::size_t>(status.st_size), '\0');
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const auto count = ::read(file.get(), text.data() + done, text.size() - done);
-    if (count < 0 && errno != EINTR)
-      return fail_errno(path, "read");
-    if (count == 0)
-      break;
-    if (count > 0)
-      done += static_cast<std::size_t>(count);
-  }
-  text.resize(done);
-  return text;
+  auto text = read_to_end(file.get(), static_cast<std::size_t>(status.st_size));
+  if (!text)
+    return fail_errno(path, "read");
+  return *std::move(text);
 }
 
 bool is_there(const std::filesystem::path& path) {
