@@ -116,3 +116,75 @@ TEST_CASE("a result is made only of what is meant as its value", "[base]") {
   CHECK(Result<std::vector<int>> { 5 } -> size() == 5);
   CHECK(std::is_convertible_v<const char*, Result<std::string>>);
 }
+
+TEST_CASE("a result changes sides, and whatever it had is destroyed once", "[base]") {
+  const auto shared = std::make_shared<int>(7);
+  const auto long_text = std::string(100, 'x'); // on the heap, where a sanitizer sees it
+  using Shared = Result<std::shared_ptr<int>>;
+  const Shared value{shared};
+  const Shared error{fail(Errc::not_found, long_text)};
+  {
+    Shared changes{value}; // copied
+    CHECK(shared.use_count() == 3);
+    changes = error;
+    CHECK(shared.use_count() == 2);
+    CHECK(changes.error().message() == long_text);
+    changes = value;
+    CHECK(shared.use_count() == 3);
+    auto& itself = changes;
+    changes = itself;
+    changes = std::move(itself);
+    CHECK(**changes == 7);
+    Shared taken{std::move(changes)};
+    CHECK(shared.use_count() == 3);
+    Shared other{error};
+    other = std::move(taken);
+    CHECK(shared.use_count() == 3);
+    taken = Shared{fail(Errc::not_found, long_text)};
+    CHECK(taken.error() == error.error());
+  }
+  CHECK(shared.use_count() == 2);
+}
+
+TEST_CASE("a result of what can only be moved can only be moved", "[base]") {
+  CHECK(std::is_copy_constructible_v<Result<int>>);
+  CHECK(std::is_copy_assignable_v<Result<int>>);
+  CHECK_FALSE(std::is_copy_constructible_v<Result<std::unique_ptr<int>>>);
+  CHECK_FALSE(std::is_copy_assignable_v<Result<std::unique_ptr<int>>>);
+  CHECK(std::is_nothrow_move_constructible_v<Result<std::unique_ptr<int>>>);
+  CHECK(std::is_nothrow_move_assignable_v<Result<std::unique_ptr<int>>>);
+}
+
+namespace {
+
+/// Copies throw from the second one on.
+struct ThrowsOnCopy {
+  explicit ThrowsOnCopy(int* copies) : left(copies) {
+    // nop
+  }
+
+  ThrowsOnCopy(ThrowsOnCopy&&) noexcept = default;
+  ThrowsOnCopy& operator=(ThrowsOnCopy&&) noexcept = default;
+  ThrowsOnCopy& operator=(const ThrowsOnCopy&) = default;
+  ~ThrowsOnCopy() = default;
+
+  ThrowsOnCopy(const ThrowsOnCopy& other) : left(other.left) {
+    if (--*left < 0)
+      throw std::bad_alloc{};
+  }
+
+  int* left;
+};
+
+} // namespace
+
+TEST_CASE("a copy of a result that throws leaves what it should replace", "[base]") {
+  int left = 1;
+  const Result<ThrowsOnCopy> value{ThrowsOnCopy{&left}};
+  Result<ThrowsOnCopy> copy{fail(Errc::not_found, "none yet")};
+  copy = value;
+  REQUIRE(copy);
+  Result<ThrowsOnCopy> error{fail(Errc::not_found, "still there")};
+  CHECK_THROWS_AS(error = value, std::bad_alloc);
+  CHECK(error.error().message() == "still there");
+}

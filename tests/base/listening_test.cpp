@@ -66,7 +66,7 @@ TEST_CASE("an error that no other port would mend ends the search", "[listening]
 TEST_CASE("without a range the system chooses", "[listening]") {
   const auto got = listen_in({}, 7, [](std::uint16_t port) -> Result<std::uint16_t> {
     CHECK(port == 0);
-    return 40'000;
+    return std::uint16_t{40'000};
   });
   CHECK(*got == 40'000);
 }

@@ -6,10 +6,10 @@
 #include <gpuactors/base/error.hpp>
 
 #include <exception>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 namespace gpuactors {
 
@@ -62,6 +62,9 @@ inline constexpr bool makes_value =
 } // namespace detail
 
 /// A value of type `T`, or an `Error` instead. Accessing the absent side ends the program: check first.
+///
+/// Moving a `T` must not throw; the program ends if it does. Not a `std::variant`, of which each type has some hundred
+/// functions that each source compiles anew: that was a tenth of the time to compile this library.
 template <class T = void>
 class [[nodiscard]] Result {
 public:
@@ -69,17 +72,48 @@ public:
 
   template <class U = T>
   requires(detail::makes_value<T, U> && !std::is_same_v<std::decay_t<U>, Result>) explicit(
-      !std::is_convertible_v<U&&, T>) Result(U&& value)
-    : state_(std::in_place_index<0>, std::forward<U>(value)) { // NOLINT(*-explicit-*)
+      !std::is_convertible_v<U&&, T>) Result(U&& value) // NOLINT(*-explicit-*)
+    : value_(std::forward<U>(value)), has_value_(true) {
     // nop
   }
 
-  Result(Failure failure) : state_(std::in_place_index<1>, std::move(failure).error()) { // NOLINT(*-explicit-*)
+  Result(Failure failure) // NOLINT(*-explicit-*)
+    : error_(std::move(failure).error()), has_value_(false) {
     // nop
+  }
+
+  Result(const Result& other) requires std::is_copy_constructible_v<T> : has_value_(other.has_value_) {
+    if (has_value_)
+      std::construct_at(&value_, other.value_);
+    else
+      std::construct_at(&error_, other.error_);
+  }
+
+  Result(Result&& other) noexcept : has_value_(other.has_value_) {
+    take(std::move(other));
+  }
+
+  Result& operator=(const Result& other) requires std::is_copy_constructible_v<T> {
+    if (this != &other)
+      *this = Result{other}; // a copy that throws leaves this one as it is
+    return *this;
+  }
+
+  Result& operator=(Result&& other) noexcept {
+    if (this != &other) {
+      destroy();
+      has_value_ = other.has_value_;
+      take(std::move(other));
+    }
+    return *this;
+  }
+
+  ~Result() {
+    destroy();
   }
 
   [[nodiscard]] bool has_value() const noexcept {
-    return state_.index() == 0;
+    return has_value_;
   }
 
   explicit operator bool() const noexcept {
@@ -88,17 +122,17 @@ public:
 
   [[nodiscard]] T& value() & noexcept {
     check();
-    return *std::get_if<0>(&state_);
+    return value_;
   }
 
   [[nodiscard]] const T& value() const& noexcept {
     check();
-    return *std::get_if<0>(&state_);
+    return value_;
   }
 
   [[nodiscard]] T&& value() && noexcept {
     check();
-    return std::move(*std::get_if<0>(&state_));
+    return std::move(value_);
   }
 
   [[nodiscard]] T& operator*() & noexcept {
@@ -124,7 +158,7 @@ public:
   [[nodiscard]] const Error& error() const noexcept {
     if (has_value())
       detail::no_error();
-    return *std::get_if<1>(&state_);
+    return error_;
   }
 
   template <class U>
@@ -135,10 +169,29 @@ public:
 private:
   void check() const noexcept {
     if (!has_value())
-      detail::no_value(*std::get_if<1>(&state_));
+      detail::no_value(error_);
   }
 
-  std::variant<T, Error> state_;
+  /// Of the side that `has_value_` names; this one has none yet.
+  void take(Result&& other) noexcept {
+    if (has_value_)
+      std::construct_at(&value_, std::move(other.value_));
+    else
+      std::construct_at(&error_, std::move(other.error_));
+  }
+
+  void destroy() noexcept {
+    if (has_value_)
+      std::destroy_at(&value_);
+    else
+      std::destroy_at(&error_);
+  }
+
+  union {
+    T value_;
+    Error error_;
+  };
+  bool has_value_;
 };
 
 /// Success, or an `Error` instead.
