@@ -312,22 +312,9 @@ void Dispatch::flush(Orders orders, Steps steps) {
         fail(job, error);
     });
   }
-  if (orders.start_sweep)
-    steps.emplace_back([this] {
-      const std::function<void()> sweep = [this] {
-        bool more = false;
-        carry_out([&](Orders& found) { more = core_.sweep(now_, found); });
-        if (more)
-          flush(Orders{.runs = {},
-                       .recalls = {},
-                       .releases = {},
-                       .acquires = {},
-                       .withdrawals = {},
-                       .failures = {},
-                       .start_sweep = true},
-                {});
-      };
-      timers_.emplace(now_ + gpuactors::limits::lease_sweep, sweep);
+  if (orders.sweep)
+    steps.emplace_back([this, due = *orders.sweep] {
+      timers_.emplace(due, [this, due] { carry_out([&](Orders& found) { core_.sweep(due, now_, found); }); });
     });
   threads_.push_back(std::move(steps));
 }
@@ -460,7 +447,7 @@ void Dispatch::found(std::uint64_t request, TaskCore::ShapePtr shape, LeaseId id
   }
   Orders orders;
   Steps steps;
-  if (!core_.granted(shape, request, {id, 1}, now_, orders))
+  if (!core_.granted(shape, request, {{id, 1}, chance(50)}, now_, orders))
     violated("a lease is refused that was granted");
   admit(orders, steps);
   worker.used = true;

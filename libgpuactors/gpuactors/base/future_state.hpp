@@ -184,7 +184,8 @@ private:
   std::function<void()> function_;
 };
 
-/// A pointer that its owner's thread uses and changes while other threads may copy it.
+/// A pointer that its owner's thread uses and takes while other threads may copy it. Only a slot that is moved or
+/// assigned must be used by no other thread: vectors move their elements often, and would lock twice for each.
 template <class T>
 class SharedSlot {
 public:
@@ -194,14 +195,12 @@ public:
     // nop
   }
 
-  SharedSlot(SharedSlot&& other) noexcept : pointer_(other.take()) {
+  SharedSlot(SharedSlot&& other) noexcept : pointer_(std::move(other.pointer_)) {
     // nop
   }
 
   SharedSlot& operator=(SharedSlot&& other) noexcept {
-    auto pointer = other.take();
-    const Hold hold{*this};
-    pointer_.swap(pointer); // the old one is destroyed after the hold
+    pointer_ = std::move(other.pointer_);
     return *this;
   }
 

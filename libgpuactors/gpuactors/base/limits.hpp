@@ -258,11 +258,14 @@ inline constexpr std::chrono::milliseconds lease_turn{200};
 /// has by itself. Each takes its time where the process begins and ends (docs/design/0061).
 inline constexpr int lease_queues = 8;
 
-/// How long a client keeps an idle lease for the next task of the same shape, while nobody else waits for it: on a GPU,
-/// to open a context anew takes milliseconds.
+/// How long a client keeps an idle lease for the next task of the same shape: while nobody else waits for it, and if
+/// others waited when it was granted. Not much longer than it takes to open a context on a GPU anew, so that tasks one
+/// after the other share a lease, and nobody waits for long for one that has no more tasks. One with a process of its
+/// own is kept as if nobody waited: a new process takes that long, too.
 inline constexpr std::chrono::milliseconds lease_linger{200};
+inline constexpr std::chrono::milliseconds lease_linger_wanted{2};
 
-/// How often a client looks for leases that are idle for so long, and for tasks that wait behind a long one.
+/// How often a client looks for tasks that wait behind a long one.
 inline constexpr std::chrono::milliseconds lease_sweep{20};
 
 /// Heartbeat interval of a process, and the silence after which its peers consider it dead; each with the range that

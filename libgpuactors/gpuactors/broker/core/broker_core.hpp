@@ -380,6 +380,8 @@ private:
   /// While requests wait, reclaims leases granted since the last turn, so that a client which acquires one lease after
   /// another does not keep the others out.
   void make_way_again();
+  /// Whether others wait for whom a lease for tasks with this key could make way.
+  [[nodiscard]] bool is_wanted(const std::string& key) const;
   /// Whether a group has bundles without a place.
   [[nodiscard]] bool waits(GroupId id, const GroupRecord& group) const;
   /// Asks a client to give a lease back after the running task.

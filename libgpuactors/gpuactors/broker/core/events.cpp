@@ -176,6 +176,22 @@ void BrokerCore::make_way(const Event& pending) {
       world_.wake(*turn, Wake::turn);
 }
 
+bool BrokerCore::is_wanted(const std::string& key) const {
+  const bool turns_help = turns_.help();
+  if (turns_help && !actors_.waiting().empty())
+    return true;
+  // If turns help nobody, what has waited for long waits for what tasks do not have. The newest come first; those with
+  // the lease's own key are of one client, and few.
+  const auto long_ago = world_.now() - 5 * limits::lease_turn;
+  for (auto request = task_requests_.rbegin(); request != task_requests_.rend(); ++request) {
+    if (!turns_help && request->second.since < long_ago)
+      return false;
+    if (request->second.key != key)
+      return true;
+  }
+  return false;
+}
+
 void BrokerCore::take_turns() {
   if (const auto turn = turns_.begin(world_.now()))
     world_.wake(*turn, Wake::turn);

@@ -1,6 +1,7 @@
 // What the broker knows of leases for tasks, before they are granted and after. Internal to the layer.
 #pragma once
 
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/ids.hpp>
 #include <gpuactors/broker/core/rooms.hpp>
 #include <gpuactors/broker/core/world.hpp>
@@ -17,6 +18,7 @@ struct TaskRequest {
   std::uint64_t client_request = 0;
   /// Client and resource request, as one string: leases with another key make way for this request.
   std::string key;
+  TimePoint since{};
   /// Of the client's name, for the request and then its lease.
   Rooms::Place place;
   GroupId group;

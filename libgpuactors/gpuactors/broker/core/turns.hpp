@@ -54,6 +54,11 @@ public:
     return start(now);
   }
 
+  /// Whether somebody waits, and turns have not become longer because they help nobody.
+  [[nodiscard]] bool help() const noexcept {
+    return under_way_ && length_ <= limits::lease_turn;
+  }
+
   /// @returns false for the wake-up of a turn that was cut short.
   [[nodiscard]] bool end(TimePoint now) {
     if (now < end_)

@@ -112,7 +112,9 @@ void TaskCore::taken_back(const Task& task, TimePoint now, Orders& orders) {
 
 // -- leases ---------------------------------------------------------------------------------------
 
-bool TaskCore::granted(const ShapePtr& shape, std::uint64_t request, LeaseKey lease, TimePoint now, Orders& orders) {
+bool TaskCore::granted(const ShapePtr& shape, std::uint64_t request, const Grant& grant, TimePoint now,
+                       Orders& orders) {
+  const auto& lease = grant.lease;
   std::erase(shape->requested, request);
   looked_up_.erase(lease.id);
   if (closed_)
@@ -120,6 +122,8 @@ bool TaskCore::granted(const ShapePtr& shape, std::uint64_t request, LeaseKey le
   auto& slot = slots_[lease.id];
   slot.lease = lease;
   slot.shape = shape;
+  if (grant.wanted && !shape->asked->request.isolated())
+    slot.linger = limits::lease_linger_wanted;
   slot.reclaimed = early_reclaims_.erase(lease.id) > 0;
   shape->lost = 0;
   ++shape->leases;
@@ -184,25 +188,26 @@ void TaskCore::runner_down(LeaseId lease, Orders& orders) {
   give_back(lease, orders);
 }
 
-bool TaskCore::sweep(TimePoint now, Orders& orders) {
-  sweeping_ = false;
+void TaskCore::sweep(TimePoint due, TimePoint now, Orders& orders) {
+  if (due != sweep_due_)
+    return;
+  sweep_due_ = never;
   std::vector<LeaseId> late;
   for (auto& [id, slot] : slots_) {
     if (slot.under_way.size() > 1) {
-      sweeping_ = true;
+      need_sweep(now + limits::lease_sweep, orders);
       if (now - slot.since >= limits::tasks_ahead_wait)
         recall_waiting(slot, now, orders);
     }
     if (!slot.under_way.empty())
       continue;
-    if (now - slot.idle_since >= limits::lease_linger)
+    if (now - slot.idle_since >= slot.linger)
       late.push_back(id);
     else
-      sweeping_ = true;
+      need_sweep(slot.idle_since + slot.linger, orders);
   }
   for (const auto id : late)
     give_back(id, orders);
-  return sweeping_;
 }
 
 std::vector<LeaseId> TaskCore::leases() const {

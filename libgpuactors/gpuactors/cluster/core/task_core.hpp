@@ -44,6 +44,13 @@ public:
     std::uint64_t epoch = 0;
   };
 
+  /// A lease that the broker has granted.
+  struct Grant {
+    LeaseKey lease;
+    /// Others waited meanwhile, so that it is not to be idle for long.
+    bool wanted = false;
+  };
+
   /// A task in one lease: what recalls, cancellations and credits name.
   struct Attempt {
     LeaseId lease;
@@ -76,8 +83,8 @@ public:
     std::vector<std::uint64_t> withdrawals;
     /// To be repeated if they may be, else to be told their callers.
     std::vector<Failure> failures;
-    /// `sweep` is to be called after `limits::lease_sweep`.
-    bool start_sweep = false;
+    /// `sweep` is to be called with this time, when it has come.
+    std::optional<TimePoint> sweep;
   };
 
   /// @param remote whether tasks run in other processes, to which they may be sent ahead.
@@ -151,7 +158,7 @@ public:
   }
 
   /// The broker has answered `request` with a lease, which may be used. @returns whether it is; not once all is closed.
-  bool granted(const ShapePtr& shape, std::uint64_t request, LeaseKey lease, TimePoint now, Orders& orders);
+  bool granted(const ShapePtr& shape, std::uint64_t request, const Grant& grant, TimePoint now, Orders& orders);
 
   /// A lease that was looked up cannot be used.
   void lost(LeaseId lease) {
@@ -178,9 +185,9 @@ public:
   /// The runner of this lease has ended, or the connection to it.
   void runner_down(LeaseId lease, Orders& orders);
 
-  /// Gives back leases that have been idle for long, and recalls tasks that wait behind a long one. @returns whether to
-  /// call it again after `limits::lease_sweep`.
-  [[nodiscard]] bool sweep(TimePoint now, Orders& orders);
+  /// Gives back leases that have been idle for long, and recalls tasks that wait behind a long one.
+  /// @param due when that was ordered for; nothing is done if an earlier time was ordered since.
+  void sweep(TimePoint due, TimePoint now, Orders& orders);
 
   /// The leases that are held, or granted and being looked up.
   [[nodiscard]] std::vector<LeaseId> leases() const;
@@ -205,6 +212,8 @@ private:
     /// How many tasks were given to the lease.
     int calls = 0;
     TimePoint idle_since = never;
+    /// How long it may be idle.
+    Duration linger = limits::lease_linger;
     /// Others wait for the lease: it is given back after the running task.
     bool reclaimed = false;
   };
@@ -221,7 +230,7 @@ private:
   [[nodiscard]] std::size_t most_under_way(const Slot& slot) const;
   static void recall_waiting(Slot& slot, TimePoint now, Orders& orders);
   void give_back(LeaseId lease, Orders& orders);
-  void need_sweep(Orders& orders);
+  void need_sweep(TimePoint due, Orders& orders);
   void balance(const ShapePtr& shape, Orders& orders);
   void drop_if_unused(const Shape& shape);
 
@@ -237,7 +246,8 @@ private:
   std::uint64_t last_request_ = 0;
   // Requests that have not left yet, and whether they were withdrawn since.
   std::map<std::uint64_t, bool> unasked_;
-  bool sweeping_ = false;
+  // When the next sweep is, if there is one.
+  TimePoint sweep_due_ = never;
   bool closed_ = false;
 };
 

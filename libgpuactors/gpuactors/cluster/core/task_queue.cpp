@@ -86,14 +86,14 @@ void TaskCore::use(Slot& slot, TimePoint now, Orders& orders) {
     take(slot, std::move(task), now, orders);
   }
   if (slot.under_way.size() > 1)
-    need_sweep(orders);
+    need_sweep(now + limits::lease_sweep, orders);
   if (!slot.under_way.empty())
     return;
   if (slot.reclaimed)
     return give_back(slot.lease.id, orders);
   slot.idle_since = now;
   slot.shape->idle.push_back(slot.lease.id);
-  need_sweep(orders);
+  need_sweep(now + slot.linger, orders);
   balance(slot.shape, orders);
 }
 
@@ -141,9 +141,11 @@ void TaskCore::give_back(LeaseId lease, Orders& orders) {
   balance(shape, orders);
 }
 
-void TaskCore::need_sweep(Orders& orders) {
-  if (!std::exchange(sweeping_, true))
-    orders.start_sweep = true;
+void TaskCore::need_sweep(TimePoint due, Orders& orders) {
+  if (due >= sweep_due_)
+    return;
+  sweep_due_ = due;
+  orders.sweep = due;
 }
 
 void TaskCore::balance(const ShapePtr& pointer, Orders& orders) {

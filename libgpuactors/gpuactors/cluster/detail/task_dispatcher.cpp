@@ -156,8 +156,9 @@ void TaskDispatcher::reclaim(LeaseId lease) {
 void TaskDispatcher::placed(const ShapePtr& shape, std::uint64_t request, const v1::Granted& message,
                             HolderHandles told) {
   const TaskCore::LeaseKey key{LeaseId{message.lease().id()}, message.lease().epoch()};
+  const TaskCore::Grant grant{key, message.wanted()};
   if (told.holder != nullptr || workers_ == nullptr)
-    return granted(shape, request, key, std::move(told));
+    return granted(shape, request, grant, std::move(told));
   {
     const std::lock_guard lock{mutex_};
     core_.looks_up(key.id);
@@ -166,12 +167,13 @@ void TaskDispatcher::placed(const ShapePtr& shape, std::uint64_t request, const 
   wanted.set_lease(message.lease().id());
   wanted.set_epoch(message.lease().epoch());
   workers_->find(message.address(), wanted,
-                 [weak = weak_from_this(), shape, request, key](Result<HolderHandles> found) {
+                 [weak = weak_from_this(), shape, request, grant](Result<HolderHandles> found) {
                    const auto self = weak.lock();
                    if (self == nullptr)
                      return;
                    if (found)
-                     return self->granted(shape, request, key, std::move(*found));
+                     return self->granted(shape, request, grant, std::move(*found));
+                   const auto& key = grant.lease;
                    {
                      const std::lock_guard lock{self->mutex_};
                      self->core_.lost(key.id);
@@ -182,15 +184,16 @@ void TaskDispatcher::placed(const ShapePtr& shape, std::uint64_t request, const 
                  });
 }
 
-void TaskDispatcher::granted(const ShapePtr& shape, std::uint64_t request, TaskCore::LeaseKey lease,
+void TaskDispatcher::granted(const ShapePtr& shape, std::uint64_t request, const TaskCore::Grant& grant,
                              HolderHandles handles) {
   const auto runner = handles.holder;
+  const auto id = grant.lease.id;
   Outbox outbox;
   {
     const std::lock_guard lock{mutex_};
-    holders_[lease.id] = std::move(handles);
-    if (!core_.granted(shape, request, lease, Clock::now(), outbox.orders)) {
-      holders_.erase(lease.id);
+    holders_[id] = std::move(handles);
+    if (!core_.granted(shape, request, grant, Clock::now(), outbox.orders)) {
+      holders_.erase(id);
       return;
     }
     admit(outbox);
@@ -198,7 +201,7 @@ void TaskDispatcher::granted(const ShapePtr& shape, std::uint64_t request, TaskC
   // The watch starts before the first task is sent, so that it fails every task that is under way when the runner ends.
   // `runner_down` runs first, so that the lease gets no task afterwards.
   port_.watch(runner, Error{Errc::lease_revoked, "the lease ended while the task was running"},
-              [weak = weak_from_this(), id = lease.id] {
+              [weak = weak_from_this(), id] {
                 if (const auto dispatcher = weak.lock())
                   dispatcher->runner_down(id);
               });
@@ -233,11 +236,8 @@ void TaskDispatcher::runner_down(LeaseId lease) {
   carry_out([&](Orders& orders) { core_.runner_down(lease, orders); });
 }
 
-void TaskDispatcher::sweep() {
-  bool more = false;
-  carry_out([&](Orders& orders) { more = core_.sweep(Clock::now(), orders); });
-  if (more)
-    schedule_sweep();
+void TaskDispatcher::sweep(TimePoint due) {
+  carry_out([&](Orders& orders) { core_.sweep(due, Clock::now(), orders); });
 }
 
 std::vector<LeaseId> TaskDispatcher::leases() const {
@@ -307,8 +307,8 @@ void TaskDispatcher::flush(Outbox& outbox) {
     if (error.code() == Errc::queue_full || !retry(failed, error))
       failed->finish(fail(error));
   }
-  if (orders.start_sweep)
-    schedule_sweep();
+  if (orders.sweep)
+    schedule_sweep(*orders.sweep);
 }
 
 void TaskDispatcher::mark_sent(const Outbox& outbox) {
@@ -351,13 +351,13 @@ void TaskDispatcher::release(TaskCore::LeaseKey lease) {
 
 // -- timers --------------------------------------------------------------------------------------
 
-void TaskDispatcher::schedule_sweep() {
-  auto due = [weak = weak_from_this()] {
+void TaskDispatcher::schedule_sweep(TimePoint when) {
+  auto due = [weak = weak_from_this(), when] {
     if (const auto dispatcher = weak.lock())
-      dispatcher->sweep();
+      dispatcher->sweep(when);
   };
   // Refused only by a port that is closed: the leases end with the cluster then.
-  static_cast<void>(port_.after(limits::lease_sweep, std::move(due)));
+  static_cast<void>(port_.after(std::max(when - Clock::now(), Duration::zero()), std::move(due)));
 }
 
 void TaskDispatcher::start_timer(const std::shared_ptr<PendingTask>& task, Timer timer, Duration wait, Error error) {

@@ -84,14 +84,14 @@ private:
   /// Queues a task that `error` ended again, if it has retries left. @returns whether it does.
   bool retry(const std::shared_ptr<PendingTask>& task, const Error& error);
   void placed(const ShapePtr& shape, std::uint64_t request, const v1::Granted& granted, HolderHandles told);
-  void granted(const ShapePtr& shape, std::uint64_t request, TaskCore::LeaseKey lease, HolderHandles handles);
+  void granted(const ShapePtr& shape, std::uint64_t request, const TaskCore::Grant& grant, HolderHandles handles);
   void refused(const ShapePtr& shape, std::uint64_t request, const Error& error);
   /// A lease had ended before it could be used: the tasks stay queued, and another lease is requested after a pause.
   /// @returns false when that has happened too often.
   bool ask_again(const ShapePtr& shape, std::uint64_t request);
   void runner_down(LeaseId lease);
-  void sweep();
-  void schedule_sweep();
+  void sweep(TimePoint due);
+  void schedule_sweep(TimePoint when);
 
   /// The places of `PendingTask::timers_`.
   enum class Timer : std::uint8_t { deadline, queue };
