@@ -44,6 +44,15 @@ TEST_CASE("a thread that polls in vain soon does so now and then only, until it 
   CHECK(polls_of(looks, 100, {.found = true}) == 100);
 }
 
+TEST_CASE("a thread that has yet to wait briefly does not poll", "[base][look]") {
+  Looks looks{Looks::Begin::after_short_wait};
+  CHECK(polls_of(looks, 10, {.found = true}) == 0);
+  looks.waited(false);
+  CHECK(polls_of(looks, 10, {.found = true}) == 0);
+  looks.waited(true);
+  CHECK(polls_of(looks, 10, {.found = true}) == 10);
+}
+
 TEST_CASE("a thread that others interrupt while it polls leaves that be for long", "[base][look]") {
   Looks looks;
   CHECK(polls_of(looks, 1, {.found = true, .interrupted = true}) == 1);

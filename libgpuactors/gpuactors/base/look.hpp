@@ -5,6 +5,7 @@
 #include <gpuactors/base/clock.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -71,8 +72,26 @@ Look look_until(const Ready& ready, TimePoint until) {
 /// others computed meanwhile it polls no more for a long time, because the system gives who polls less than who sleeps.
 class Looks {
 public:
+  enum class Begin : std::uint8_t {
+    /// The first wait polls.
+    at_once,
+    /// The first wait polls that comes after a short one: for threads of which many wait only a few times.
+    after_short_wait
+  };
+
+  explicit Looks(Begin begin = Begin::at_once) : proven_(begin == Begin::at_once) {
+    // nop
+  }
+
+  /// Records a wait without a poll, which a poll might have found the end of or not.
+  void waited(bool briefly) {
+    proven_ = proven_ || briefly;
+  }
+
   /// Returns whether the thread should poll this time.
   bool pays() {
+    if (!proven_)
+      return false;
     if (pause_ == 0)
       return true;
     --pause_;
@@ -94,6 +113,7 @@ private:
   static constexpr unsigned short_pause = 63;
   static constexpr unsigned long_pause = 4095;
 
+  bool proven_;
   unsigned vain_ = 0;
   /// How often it does not poll from now on.
   unsigned pause_ = 0;

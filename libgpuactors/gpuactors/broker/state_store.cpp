@@ -1,4 +1,6 @@
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/files.hpp>
+#include <gpuactors/base/random_id.hpp>
 #include <gpuactors/base/revisions.hpp>
 #include <gpuactors/base/version.hpp>
 #include <gpuactors/broker/state_store.hpp>
@@ -6,6 +8,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
+
+#include <chrono>
+#include <thread>
 
 namespace gpuactors {
 
@@ -16,8 +21,9 @@ namespace fs = std::filesystem;
 // "gpua": SQLite's application id, which tells our files from those of other programs.
 constexpr std::int64_t application = 0x67707561;
 
-// How long a starting broker waits for an ending one to unlock the file.
-constexpr int wait_milliseconds = 500;
+// How long a starting broker waits for an ending one to unlock the file, and the longest pause between two tries.
+constexpr std::chrono::milliseconds patience{500};
+constexpr std::chrono::milliseconds longest_pause{10};
 
 struct CloseDatabase {
   void operator()(sqlite3* database) const noexcept {
@@ -75,8 +81,23 @@ Result<void> make_file(const fs::path& path) {
 
 class StateStore::Database {
 public:
-  /// Opens the file, locks it for this process, and checks its contents or creates the tables.
+  /// Opens the file, locks it for this process, and checks its contents or creates the tables. Of several processes
+  /// that do so at once, one gets the file.
   static Result<std::unique_ptr<Database>> open(const fs::path& path) {
+    // SQLite waits with the locks that it has by then, so that two who wait would be in each other's way to the end.
+    const auto until = Clock::now() + patience;
+    for (;;) {
+      auto opened = try_to_open(path);
+      if (opened || opened.error().code() != Errc::already_exists || Clock::now() >= until)
+        return opened;
+      // Of different lengths, so that those who have met do not meet again.
+      const auto pause = std::chrono::microseconds{longest_pause}.count();
+      std::this_thread::sleep_for(std::chrono::microseconds{random_id() % static_cast<std::uint64_t>(pause)});
+    }
+  }
+
+  /// Opens it without waiting for who has it.
+  static Result<std::unique_ptr<Database>> try_to_open(const fs::path& path) {
     auto result = std::make_unique<Database>();
     result->path_ = path;
     sqlite3* connection = nullptr;
@@ -85,9 +106,7 @@ public:
     result->connection_.reset(connection);
     if (opened != SQLITE_OK)
       return result->fail_now("opened");
-    ::sqlite3_busy_timeout(connection, wait_milliseconds);
-    // Of two processes that start at once, one gets the file. The locking mode keeps the lock as long as the
-    // connection, and the kernel drops it with the process.
+    // The locking mode keeps the lock as long as the connection, and the kernel drops it with the process.
     GPUACTORS_TRY(result->run("PRAGMA locking_mode = EXCLUSIVE"));
     GPUACTORS_TRY(result->run("BEGIN EXCLUSIVE"));
     GPUACTORS_TRY(result->check_or_fill());

@@ -40,10 +40,12 @@ private:
   caf::resumable* next() {
     const auto is_ready = [this] { return ready(); };
     if (!is_ready() && !look(is_ready)) {
+      const auto since = Clock::now();
       std::unique_lock lock{mutex_};
       sleeps_.store(true);
       wake_.wait(lock, is_ready);
       sleeps_.store(false);
+      looks_.waited(Clock::now() - since < look_times().message);
     }
     return job_.exchange(nullptr);
   }
@@ -73,7 +75,7 @@ private:
   std::atomic<caf::resumable*> job_{nullptr};
   std::atomic<bool> stopped_{false};
   std::atomic<bool> sleeps_{false};
-  Looks looks_;
+  Looks looks_{Looks::Begin::after_short_wait};
   std::mutex mutex_;
   std::condition_variable wake_;
 };
