@@ -51,6 +51,10 @@ TEST_CASE("a thread that has yet to wait briefly does not poll", "[base][look]")
   CHECK(polls_of(looks, 10, {.found = true}) == 0);
   looks.waited(true);
   CHECK(polls_of(looks, 10, {.found = true}) == 10);
+  // After polls in vain, it waits for that again.
+  CHECK(polls_of(looks, 1000, {}) == 4);
+  looks.waited(true);
+  CHECK(polls_of(looks, 10, {.found = true}) == 10);
 }
 
 TEST_CASE("a thread that others interrupt while it polls leaves that be for long", "[base][look]") {

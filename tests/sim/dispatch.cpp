@@ -312,8 +312,8 @@ void Dispatch::flush(Orders orders, Steps steps) {
         fail(job, error);
     });
   }
-  if (orders.sweep)
-    steps.emplace_back([this, due = *orders.sweep] {
+  for (const auto due : orders.sweeps)
+    steps.emplace_back([this, due] {
       timers_.emplace(due, [this, due] { carry_out([&](Orders& found) { core_.sweep(due, now_, found); }); });
     });
   threads_.push_back(std::move(steps));
@@ -447,7 +447,8 @@ void Dispatch::found(std::uint64_t request, TaskCore::ShapePtr shape, LeaseId id
   }
   Orders orders;
   Steps steps;
-  if (!core_.granted(shape, request, {{id, 1}, chance(50)}, now_, orders))
+  const auto linger = chance(50) ? gpuactors::limits::lease_linger_wanted : gpuactors::limits::lease_linger;
+  if (!core_.granted(shape, request, {{id, 1}, linger}, now_, orders))
     violated("a lease is refused that was granted");
   admit(orders, steps);
   worker.used = true;

@@ -4,6 +4,10 @@
 #include <support/catch.hpp>
 
 #include <chrono>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
 
 using namespace gpuactors;
 using namespace std::chrono_literals;
@@ -20,117 +24,183 @@ public:
   }
 };
 
-/// A client whose tasks take a lease each time, and its clock.
+/// A client whose tasks run one after the other, its broker, and its clock.
 struct Client {
-  explicit Client(bool isolated = false) {
+  explicit Client(bool remote = true) : core(remote, 4) {
     shape->key = "shape";
-    shape->request.set_isolated(isolated);
   }
 
-  /// Submits a task and runs it. @returns whether it had to ask for a lease, which the broker grants in these words.
-  bool run(bool wanted) {
+  /// Submits a task and runs it. @returns whether it had to ask for a lease, which the broker grants as `granted` says.
+  bool run() {
     const auto task = std::make_shared<Task>();
     TaskCore::Orders orders;
     core.submit(task, shape, now, orders);
     const bool asks = !orders.acquires.empty();
-    if (asks) {
-      const auto wish = orders.acquires.front();
-      (void)core.asked(wish.request);
-      core.granted(wish.shape, wish.request, {{LeaseId{++last_lease}, 1}, wanted}, now, orders);
-    }
+    if (asks)
+      grant(orders.acquires.front(), orders);
     REQUIRE(orders.runs.size() == 1);
-    TaskCore::begin(*task, CallId{++last_call});
-    core.answered(*task, false, now, orders);
-    note(orders);
+    answer(*task, orders);
     return asks;
   }
 
-  /// Lets time pass, and does what was ordered for it. @returns whether the lease was given back meanwhile.
-  bool pass(Duration time) {
+  void grant(const TaskCore::Orders::Acquire& wish, TaskCore::Orders& orders) {
+    (void)core.asked(wish.request);
+    granted.mutable_lease()->set_id(++last_lease);
+    core.granted(wish.shape, wish.request, core.grant_of(wish.shape, granted), now, orders);
+  }
+
+  /// The core's name for the shape.
+  TaskCore::ShapePtr core_shape() {
+    TaskCore::Orders orders;
+    core.submit(std::make_shared<Task>(), shape, now, orders);
+    return orders.acquires.front().shape;
+  }
+
+  void answer(QueuedTask& task, TaskCore::Orders& orders) {
+    TaskCore::begin(task, CallId{++last_call});
+    core.answered(task, false, now, orders);
+    note(orders);
+  }
+
+  void note(TaskCore::Orders& orders) {
+    for (const auto due : std::exchange(orders.sweeps, {}))
+      sweeps.insert(due);
+  }
+
+  /// Lets time pass, and does what was ordered for it. @returns the leases that were given back meanwhile.
+  std::vector<LeaseId> pass(Duration time) {
     const auto until = now + time;
-    bool given_back = false;
+    std::vector<LeaseId> given_back;
     while (!sweeps.empty() && *sweeps.begin() <= until) {
-      const auto due = *sweeps.begin();
+      now = *sweeps.begin();
       sweeps.erase(sweeps.begin());
-      now = std::max(now, due);
+      ++swept;
       TaskCore::Orders orders;
-      core.sweep(due, now, orders);
-      given_back |= !orders.releases.empty();
+      core.sweep(now, now, orders);
       note(orders);
+      for (const auto& lease : orders.releases)
+        given_back.push_back(lease.id);
     }
     now = until;
     return given_back;
   }
 
-  void note(const TaskCore::Orders& orders) {
-    if (orders.sweep)
-      sweeps.insert(*orders.sweep);
-  }
-
-  TaskCore core{false, 4};
+  TaskCore core;
   std::shared_ptr<TaskShape> shape = std::make_shared<TaskShape>();
+  v1::Granted granted;
   TimePoint now{1h};
   std::multiset<TimePoint> sweeps;
+  int swept = 0;
   std::uint64_t last_lease = 0;
   std::uint64_t last_call = 0;
 };
+
+/// Longer than a lease is kept that may be idle for so long.
+Duration longer_than(Duration linger) {
+  return linger + linger / 4;
+}
 
 } // namespace
 
 TEST_CASE("a lease that nobody else wants is kept for the next task", "[simulation]") {
   Client client;
-  CHECK(client.run(false));
-  CHECK_FALSE(client.pass(limits::lease_linger - 1ms));
-  CHECK_FALSE(client.run(false));
-  CHECK_FALSE(client.pass(limits::lease_linger - 1ms));
-  CHECK(client.pass(1ms));
+  CHECK(client.run());
+  CHECK(client.pass(limits::lease_linger).empty());
+  CHECK_FALSE(client.run());
+  CHECK(client.pass(limits::lease_linger).empty());
+  CHECK(client.pass(limits::lease_linger / 4).size() == 1);
   CHECK(client.core.empty());
-  CHECK(client.run(false));
+  CHECK(client.run());
 }
 
 TEST_CASE("a lease that others want is given back when it has no more tasks, and serves those that come at once",
           "[simulation]") {
   Client client;
-  CHECK(client.run(true));
+  client.granted.set_wanted(true);
+  CHECK(client.run());
   for (int i = 0; i < 100; ++i) {
-    CHECK_FALSE(client.pass(limits::lease_linger_wanted - 1us));
-    CHECK_FALSE(client.run(true));
+    CHECK(client.pass(limits::lease_linger_wanted).empty());
+    CHECK_FALSE(client.run());
     CHECK(client.sweeps.size() <= 2);
   }
-  CHECK(client.pass(limits::lease_linger_wanted));
+  CHECK(client.pass(longer_than(limits::lease_linger_wanted)).size() == 1);
   CHECK(client.core.empty());
 }
 
 TEST_CASE("a process of its own is kept for the next task also when others want its lease", "[simulation]") {
-  Client client{true};
-  CHECK(client.run(true));
-  CHECK_FALSE(client.pass(limits::lease_linger - 1ms));
-  CHECK(client.pass(1ms));
+  Client client;
+  client.granted.set_wanted(true);
+  const auto kept = [&client, shape = client.core_shape()] {
+    return client.core.grant_of(shape, client.granted).linger;
+  };
+  CHECK(kept() == limits::lease_linger_wanted);
+  client.granted.mutable_lease()->add_devices();
+  CHECK(kept() == limits::lease_linger_wanted);
+  SECTION("for several devices") {
+    client.granted.mutable_lease()->add_devices();
+  }
+  SECTION("for accelerators of other kinds") {
+    (*client.granted.mutable_lease()->mutable_resource_units())["neuron_cores"] = 10'000;
+  }
+  SECTION("because the task asks for it") {
+    client.shape->request.set_isolated(true);
+  }
+  CHECK(kept() == limits::lease_linger);
 }
 
-TEST_CASE("a lease that others want is given back in time beside one that nobody wants", "[simulation]") {
+TEST_CASE("in one process, no lease has a process of its own", "[simulation]") {
+  Client client{false};
+  client.granted.set_wanted(true);
+  client.shape->request.set_isolated(true);
+  CHECK(client.core.grant_of(client.core_shape(), client.granted).linger == limits::lease_linger_wanted);
+}
+
+TEST_CASE("a lease that others want is given back in time beside one that nobody wants, without a timer for each task",
+          "[simulation]") {
   Client client;
   TaskCore::Orders orders;
-  const auto one = std::make_shared<Task>();
-  const auto other = std::make_shared<Task>();
-  client.core.submit(one, client.shape, client.now, orders);
-  client.core.submit(other, client.shape, client.now, orders);
-  REQUIRE(orders.acquires.size() == 2);
-  for (const auto& wish : orders.acquires) {
-    (void)client.core.asked(wish.request);
-    const auto id = LeaseId{++client.last_lease};
-    client.core.granted(wish.shape, wish.request, {{id, 1}, id == LeaseId{2}}, client.now, orders);
+  std::vector<std::shared_ptr<Task>> tasks;
+  for (int i = 0; i < 2; ++i) {
+    tasks.push_back(std::make_shared<Task>());
+    client.core.submit(tasks.back(), client.shape, client.now, orders);
   }
-  REQUIRE(orders.runs.size() == 2);
-  TaskCore::begin(*one, CallId{1});
-  TaskCore::begin(*other, CallId{2});
-  client.core.answered(*one, false, client.now, orders);
-  client.note(orders);
-  orders = {};
-  client.core.answered(*other, false, client.now, orders);
-  client.note(orders);
-  CHECK(client.pass(limits::lease_linger_wanted));
-  CHECK(client.core.leases() == std::vector{LeaseId{1}});
-  CHECK_FALSE(client.pass(limits::lease_linger - 2 * limits::lease_linger_wanted));
-  CHECK(client.pass(limits::lease_linger_wanted));
+  const auto wishes = orders.acquires;
+  REQUIRE(wishes.size() == 2);
+  for (const auto& wish : wishes) {
+    client.grant(wish, orders);
+    client.granted.set_wanted(true);
+  }
+  for (const auto& task : tasks)
+    client.answer(*task, orders);
+  // The one that was idle last takes the next task, so the second one.
+  for (int i = 0; i < 100; ++i) {
+    CHECK(client.pass(limits::lease_linger_wanted / 2).empty());
+    CHECK_FALSE(client.run());
+    CHECK(client.sweeps.size() <= 2);
+  }
+  CHECK(client.swept <= 100);
+  CHECK(client.pass(longer_than(limits::lease_linger_wanted)) == std::vector{LeaseId{2}});
+  CHECK(client.pass(longer_than(limits::lease_linger)) == std::vector{LeaseId{1}});
+  CHECK(client.core.empty());
+  CHECK(client.sweeps.empty());
+}
+
+TEST_CASE("one sweep gives back many leases that came to be idle one after the other", "[simulation]") {
+  Client client{false};
+  TaskCore::Orders orders;
+  std::vector<std::shared_ptr<Task>> tasks;
+  for (int i = 0; i < 4; ++i) {
+    tasks.push_back(std::make_shared<Task>());
+    client.core.submit(tasks.back(), client.shape, client.now, orders);
+  }
+  const auto wishes = orders.acquires;
+  REQUIRE(wishes.size() == tasks.size());
+  for (const auto& wish : wishes)
+    client.grant(wish, orders);
+  for (const auto& task : tasks) {
+    client.now += limits::lease_linger / 100;
+    client.answer(*task, orders);
+  }
+  CHECK(client.pass(longer_than(limits::lease_linger)).size() == tasks.size());
+  CHECK(client.swept == 1);
 }

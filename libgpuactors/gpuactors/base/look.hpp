@@ -79,11 +79,11 @@ public:
     after_short_wait
   };
 
-  explicit Looks(Begin begin = Begin::at_once) : proven_(begin == Begin::at_once) {
+  explicit Looks(Begin begin = Begin::at_once) : begin_(begin), proven_(begin == Begin::at_once) {
     // nop
   }
 
-  /// Records a wait without a poll, which a poll might have found the end of or not.
+  /// Records a wait without a poll, and whether one would have found its end.
   void waited(bool briefly) {
     proven_ = proven_ || briefly;
   }
@@ -103,6 +103,8 @@ public:
     vain_ = look.found ? 0 : vain_ + 1;
     if (look.interrupted)
       pause_ = long_pause;
+    else if (vain_ >= in_vain && begin_ == Begin::after_short_wait)
+      proven_ = false;
     else if (vain_ >= in_vain)
       pause_ = short_pause;
     return look.found;
@@ -113,6 +115,7 @@ private:
   static constexpr unsigned short_pause = 63;
   static constexpr unsigned long_pause = 4095;
 
+  Begin begin_;
   bool proven_;
   unsigned vain_ = 0;
   /// How often it does not poll from now on.

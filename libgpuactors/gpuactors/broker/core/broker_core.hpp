@@ -371,8 +371,6 @@ private:
     Turns::Waiting waiting;
     /// Whether anything waits at all, also what no node could serve now.
     bool any = false;
-    /// Whether a placement group waits that no quota keeps out, and not in vain.
-    bool has_group = false;
     /// Whether all requests that could be served are tasks with the key of the oldest.
     bool all_alike = true;
   };
@@ -380,8 +378,8 @@ private:
   /// While requests wait, reclaims leases granted since the last turn, so that a client which acquires one lease after
   /// another does not keep the others out.
   void make_way_again();
-  /// Whether others wait for whom a lease for tasks with this key could make way.
-  [[nodiscard]] bool is_wanted(const std::string& key) const;
+  /// Whether others wait for whom this lease could make way.
+  [[nodiscard]] bool is_wanted(const Lease& lease, const TaskLease& task) const;
   /// Whether a group has bundles without a place.
   [[nodiscard]] bool waits(GroupId id, const GroupRecord& group) const;
   /// Asks a client to give a lease back after the running task.

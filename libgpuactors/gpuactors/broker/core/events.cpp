@@ -164,6 +164,8 @@ void BrokerCore::make_way(const Event& pending) {
     const auto waiting = task_requests_.find(pending.request);
     make_room_for(*owner, waiting != task_requests_.end() ? waiting->second.key : std::string{});
   }
+  if (pending.group && !owner && !in_vain)
+    turns_.group_waits();
   if (owner || in_vain)
     take_turns();
   else
@@ -176,17 +178,31 @@ void BrokerCore::make_way(const Event& pending) {
       world_.wake(*turn, Wake::turn);
 }
 
-bool BrokerCore::is_wanted(const std::string& key) const {
+bool BrokerCore::is_wanted(const Lease& lease, const TaskLease& task) const {
+  if (lease.devices.empty() && lease.cpus == Share{} && lease.resources.empty())
+    return false;
+  const bool from_node = !lease.group && !lease.parent;
+  const auto could_use = [&](RequestId id, GroupId group, LeaseId parent) {
+    return (from_node ? !group : group == lease.group && parent == lease.parent)
+           && (ledger_.could_be_served(id) || ledger_.over_quota(id) == lease.owner);
+  };
+  constexpr std::size_t most_looks = 100;
   const bool turns_help = turns_.help();
-  if (turns_help && !actors_.waiting().empty())
-    return true;
-  // If turns help nobody, what has waited for long waits for what tasks do not have. The newest come first; those with
-  // the lease's own key are of one client, and few.
+  if (turns_help && from_node) {
+    const auto& actors = actors_.waiting();
+    const auto end = std::next(actors.begin(), static_cast<std::ptrdiff_t>(std::min(actors.size(), most_looks)));
+    if (turns_.has_group()
+        || std::any_of(actors.begin(), end, [&](const auto& actor) { return could_use(actor.first, {}, {}); }))
+      return true;
+  }
+  // If turns help nobody, what has waited for long waits for what tasks do not have. The newest come first.
   const auto long_ago = world_.now() - 5 * limits::lease_turn;
-  for (auto request = task_requests_.rbegin(); request != task_requests_.rend(); ++request) {
-    if (!turns_help && request->second.since < long_ago)
+  auto looks = std::min(task_requests_.size(), most_looks);
+  for (auto request = task_requests_.rbegin(); looks > 0; ++request, --looks) {
+    const auto& [id, waiting] = *request;
+    if (!turns_help && waiting.since < long_ago)
       return false;
-    if (request->second.key != key)
+    if (waiting.key != task.key && could_use(id, waiting.group, waiting.parent))
       return true;
   }
   return false;
@@ -234,7 +250,7 @@ BrokerCore::Demand BrokerCore::demand() const {
   for (const auto& [id, group] : groups_)
     if (waits(id, group)) {
       demand.any = true;
-      demand.has_group |= !ledger_.over_quota(id) && !ledger_.waits_in_vain(id);
+      demand.waiting.group |= !ledger_.over_quota(id) && !ledger_.waits_in_vain(id);
     }
   return demand;
 }
@@ -242,16 +258,16 @@ BrokerCore::Demand BrokerCore::demand() const {
 void BrokerCore::make_way_again() {
   if (!turns_.end(world_.now()))
     return;
-  auto [waiting, any, has_group, all_alike] = demand();
+  auto [waiting, any, all_alike] = demand();
   for (const auto& [owner, over] : waiting.over_quotas)
     make_room_for(owner, over.key);
   if (!any)
     return turns_.rest(std::move(waiting.over_quotas));
   const auto oldest = waiting.oldest;
   turns_.look(std::move(waiting));
-  if (oldest && all_alike && !has_group)
+  if (oldest && all_alike && !turns_.has_group())
     make_way(*oldest);
-  else if (oldest || has_group)
+  else if (oldest || turns_.has_group())
     make_way(RequestId{});
   else
     take_turns();

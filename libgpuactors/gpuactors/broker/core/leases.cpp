@@ -59,6 +59,7 @@ void BrokerCore::acquire(const v1::AcquireLease& message, const Caller& caller, 
   waiting.key = key_of(message.client(), asked);
   waiting.since = world_.now();
   waiting.group = request->group;
+  waiting.parent = request->parent;
   waiting.isolated = message.request().isolated();
   waiting.environment = message.request().environment();
   waiting.task = message.request().task();
@@ -165,7 +166,7 @@ void BrokerCore::lease_started(const v1::LeaseStarted& message, HolderContacts c
   v1::Granted granted;
   *granted.mutable_lease() = to_wire(*lease);
   granted.set_address(message.address());
-  granted.set_wanted(is_wanted(found->second.key));
+  granted.set_wanted(is_wanted(*lease, found->second));
   answer.deliver(Grant{std::move(granted), std::move(contacts)});
 }
 

@@ -19,6 +19,8 @@ struct TaskRequest {
   /// Client and resource request, as one string: leases with another key make way for this request.
   std::string key;
   TimePoint since{};
+  /// The lease from which it may borrow.
+  LeaseId parent;
   /// Of the client's name, for the request and then its lease.
   Rooms::Place place;
   GroupId group;

@@ -36,6 +36,8 @@ public:
     /// The oldest request that could be served.
     std::optional<RequestId> oldest;
     OverQuotas over_quotas;
+    /// Whether a placement group waits that no quota keeps out, and not in vain.
+    bool group = false;
   };
 
   /// Begins a turn, unless one is under way. @returns its length: a wake-up at its end is to be asked for.
@@ -57,6 +59,16 @@ public:
   /// Whether somebody waits, and turns have not become longer because they help nobody.
   [[nodiscard]] bool help() const noexcept {
     return under_way_ && length_ <= limits::lease_turn;
+  }
+
+  /// A placement group has come to wait, as in `Waiting::group`.
+  void group_waits() {
+    waiting_.group = true;
+  }
+
+  /// Whether one waited at the end of the last turn, or has come since.
+  [[nodiscard]] bool has_group() const noexcept {
+    return waiting_.group;
   }
 
   /// @returns false for the wake-up of a turn that was cut short.
@@ -83,6 +95,7 @@ public:
   void rest(OverQuotas over_quotas) {
     length_ = limits::lease_turn;
     waiting_.over_quotas = std::move(over_quotas);
+    waiting_.group = false;
   }
 
   /// What waited for quotas at the end of the last turn.

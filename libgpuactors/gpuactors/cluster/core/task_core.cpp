@@ -112,6 +112,18 @@ void TaskCore::taken_back(const Task& task, TimePoint now, Orders& orders) {
 
 // -- leases ---------------------------------------------------------------------------------------
 
+TaskCore::Grant TaskCore::grant_of(const ShapePtr& shape, const v1::Granted& granted) const {
+  const auto& lease = granted.lease();
+  Grant result{{LeaseId{lease.id()}, lease.epoch()}};
+  // Then its node has started a process for it alone, which is not had anew that soon; accelerators that are no devices
+  // count as resources.
+  const bool own_process =
+      remote_ && (request_of(shape).isolated() || lease.devices_size() > 1 || !lease.resource_units().empty());
+  if (granted.wanted() && !own_process)
+    result.linger = limits::lease_linger_wanted;
+  return result;
+}
+
 bool TaskCore::granted(const ShapePtr& shape, std::uint64_t request, const Grant& grant, TimePoint now,
                        Orders& orders) {
   const auto& lease = grant.lease;
@@ -122,8 +134,7 @@ bool TaskCore::granted(const ShapePtr& shape, std::uint64_t request, const Grant
   auto& slot = slots_[lease.id];
   slot.lease = lease;
   slot.shape = shape;
-  if (grant.wanted && !shape->asked->request.isolated())
-    slot.linger = limits::lease_linger_wanted;
+  slot.linger = grant.linger;
   slot.reclaimed = early_reclaims_.erase(lease.id) > 0;
   shape->lost = 0;
   ++shape->leases;
@@ -189,9 +200,7 @@ void TaskCore::runner_down(LeaseId lease, Orders& orders) {
 }
 
 void TaskCore::sweep(TimePoint due, TimePoint now, Orders& orders) {
-  if (due != sweep_due_)
-    return;
-  sweep_due_ = never;
+  std::erase(sweeps_, due);
   std::vector<LeaseId> late;
   for (auto& [id, slot] : slots_) {
     if (slot.under_way.size() > 1) {
@@ -204,7 +213,7 @@ void TaskCore::sweep(TimePoint due, TimePoint now, Orders& orders) {
     if (now - slot.idle_since >= slot.linger)
       late.push_back(id);
     else
-      need_sweep(slot.idle_since + slot.linger, orders);
+      need_sweep_of_idle(slot, orders);
   }
   for (const auto id : late)
     give_back(id, orders);

@@ -44,11 +44,10 @@ public:
     std::uint64_t epoch = 0;
   };
 
-  /// A lease that the broker has granted.
+  /// A lease that the broker has granted, and for how long it may be idle.
   struct Grant {
     LeaseKey lease;
-    /// Others waited meanwhile, so that it is not to be idle for long.
-    bool wanted = false;
+    Duration linger = limits::lease_linger;
   };
 
   /// A task in one lease: what recalls, cancellations and credits name.
@@ -83,8 +82,8 @@ public:
     std::vector<std::uint64_t> withdrawals;
     /// To be repeated if they may be, else to be told their callers.
     std::vector<Failure> failures;
-    /// `sweep` is to be called with this time, when it has come.
-    std::optional<TimePoint> sweep;
+    /// `sweep` is to be called with this time when it has come, for each one that is ordered.
+    std::vector<TimePoint> sweeps;
   };
 
   /// @param remote whether tasks run in other processes, to which they may be sent ahead.
@@ -157,6 +156,9 @@ public:
     looked_up_.insert(lease);
   }
 
+  /// What the broker's answer grants.
+  [[nodiscard]] Grant grant_of(const ShapePtr& shape, const v1::Granted& granted) const;
+
   /// The broker has answered `request` with a lease, which may be used. @returns whether it is; not once all is closed.
   bool granted(const ShapePtr& shape, std::uint64_t request, const Grant& grant, TimePoint now, Orders& orders);
 
@@ -186,7 +188,7 @@ public:
   void runner_down(LeaseId lease, Orders& orders);
 
   /// Gives back leases that have been idle for long, and recalls tasks that wait behind a long one.
-  /// @param due when that was ordered for; nothing is done if an earlier time was ordered since.
+  /// @param due when that was ordered for.
   void sweep(TimePoint due, TimePoint now, Orders& orders);
 
   /// The leases that are held, or granted and being looked up.
@@ -212,7 +214,7 @@ private:
     /// How many tasks were given to the lease.
     int calls = 0;
     TimePoint idle_since = never;
-    /// How long it may be idle.
+    /// How long it may be idle, about.
     Duration linger = limits::lease_linger;
     /// Others wait for the lease: it is given back after the running task.
     bool reclaimed = false;
@@ -230,7 +232,9 @@ private:
   [[nodiscard]] std::size_t most_under_way(const Slot& slot) const;
   static void recall_waiting(Slot& slot, TimePoint now, Orders& orders);
   void give_back(LeaseId lease, Orders& orders);
+  /// Orders a sweep for that time, unless there is one before it, which orders the next.
   void need_sweep(TimePoint due, Orders& orders);
+  void need_sweep_of_idle(const Slot& slot, Orders& orders);
   void balance(const ShapePtr& shape, Orders& orders);
   void drop_if_unused(const Shape& shape);
 
@@ -246,8 +250,8 @@ private:
   std::uint64_t last_request_ = 0;
   // Requests that have not left yet, and whether they were withdrawn since.
   std::map<std::uint64_t, bool> unasked_;
-  // When the next sweep is, if there is one.
-  TimePoint sweep_due_ = never;
+  // Sweeps that are ordered, the next one last.
+  std::vector<TimePoint> sweeps_;
   bool closed_ = false;
 };
 

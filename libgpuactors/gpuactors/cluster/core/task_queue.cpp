@@ -93,7 +93,7 @@ void TaskCore::use(Slot& slot, TimePoint now, Orders& orders) {
     return give_back(slot.lease.id, orders);
   slot.idle_since = now;
   slot.shape->idle.push_back(slot.lease.id);
-  need_sweep(now + slot.linger, orders);
+  need_sweep_of_idle(slot, orders);
   balance(slot.shape, orders);
 }
 
@@ -142,10 +142,15 @@ void TaskCore::give_back(LeaseId lease, Orders& orders) {
 }
 
 void TaskCore::need_sweep(TimePoint due, Orders& orders) {
-  if (due >= sweep_due_)
+  if (!sweeps_.empty() && sweeps_.back() <= due)
     return;
-  sweep_due_ = due;
-  orders.sweep = due;
+  sweeps_.push_back(due);
+  orders.sweeps.push_back(due);
+}
+
+void TaskCore::need_sweep_of_idle(const Slot& slot, Orders& orders) {
+  // A little later, so that one sweep serves many leases that came to be idle one after the other.
+  need_sweep(slot.idle_since + slot.linger + slot.linger / 8, orders);
 }
 
 void TaskCore::balance(const ShapePtr& pointer, Orders& orders) {

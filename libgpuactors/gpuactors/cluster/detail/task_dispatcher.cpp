@@ -155,13 +155,12 @@ void TaskDispatcher::reclaim(LeaseId lease) {
 
 void TaskDispatcher::placed(const ShapePtr& shape, std::uint64_t request, const v1::Granted& message,
                             HolderHandles told) {
-  const TaskCore::LeaseKey key{LeaseId{message.lease().id()}, message.lease().epoch()};
-  const TaskCore::Grant grant{key, message.wanted()};
+  const auto grant = core_.grant_of(shape, message);
   if (told.holder != nullptr || workers_ == nullptr)
     return granted(shape, request, grant, std::move(told));
   {
     const std::lock_guard lock{mutex_};
-    core_.looks_up(key.id);
+    core_.looks_up(grant.lease.id);
   }
   v1::FindHolder wanted;
   wanted.set_lease(message.lease().id());
@@ -307,8 +306,8 @@ void TaskDispatcher::flush(Outbox& outbox) {
     if (error.code() == Errc::queue_full || !retry(failed, error))
       failed->finish(fail(error));
   }
-  if (orders.sweep)
-    schedule_sweep(*orders.sweep);
+  for (const auto when : orders.sweeps)
+    schedule_sweep(when);
 }
 
 void TaskDispatcher::mark_sent(const Outbox& outbox) {
