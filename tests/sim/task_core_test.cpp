@@ -43,6 +43,27 @@ struct Client {
     return asks;
   }
 
+  /// Submits tasks at once, each of which gets a lease of its own, that others want or not, and ends so long after the
+  /// one before it.
+  void run_at_once(const std::vector<bool>& wanted, Duration apart) {
+    TaskCore::Orders orders;
+    std::vector<std::shared_ptr<Task>> tasks;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      tasks.push_back(std::make_shared<Task>());
+      core.submit(tasks.back(), shape, now, orders);
+    }
+    const auto wishes = orders.acquires;
+    REQUIRE(wishes.size() == wanted.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      granted.set_wanted(wanted[i]);
+      grant(wishes[i], orders);
+    }
+    for (const auto& task : tasks) {
+      now += apart;
+      answer(*task, orders);
+    }
+  }
+
   void grant(const TaskCore::Orders::Acquire& wish, TaskCore::Orders& orders) {
     (void)core.asked(wish.request);
     granted.mutable_lease()->set_id(++last_lease);
@@ -158,20 +179,7 @@ TEST_CASE("in one process, no lease has a process of its own", "[simulation]") {
 TEST_CASE("a lease that others want is given back in time beside one that nobody wants, without a timer for each task",
           "[simulation]") {
   Client client;
-  TaskCore::Orders orders;
-  std::vector<std::shared_ptr<Task>> tasks;
-  for (int i = 0; i < 2; ++i) {
-    tasks.push_back(std::make_shared<Task>());
-    client.core.submit(tasks.back(), client.shape, client.now, orders);
-  }
-  const auto wishes = orders.acquires;
-  REQUIRE(wishes.size() == 2);
-  for (const auto& wish : wishes) {
-    client.grant(wish, orders);
-    client.granted.set_wanted(true);
-  }
-  for (const auto& task : tasks)
-    client.answer(*task, orders);
+  client.run_at_once({false, true}, Duration::zero());
   // The one that was idle last takes the next task, so the second one.
   for (int i = 0; i < 100; ++i) {
     CHECK(client.pass(limits::lease_linger_wanted / 2).empty());
@@ -187,20 +195,7 @@ TEST_CASE("a lease that others want is given back in time beside one that nobody
 
 TEST_CASE("one sweep gives back many leases that came to be idle one after the other", "[simulation]") {
   Client client{false};
-  TaskCore::Orders orders;
-  std::vector<std::shared_ptr<Task>> tasks;
-  for (int i = 0; i < 4; ++i) {
-    tasks.push_back(std::make_shared<Task>());
-    client.core.submit(tasks.back(), client.shape, client.now, orders);
-  }
-  const auto wishes = orders.acquires;
-  REQUIRE(wishes.size() == tasks.size());
-  for (const auto& wish : wishes)
-    client.grant(wish, orders);
-  for (const auto& task : tasks) {
-    client.now += limits::lease_linger / 100;
-    client.answer(*task, orders);
-  }
-  CHECK(client.pass(longer_than(limits::lease_linger)).size() == tasks.size());
+  client.run_at_once({false, false, false, false}, limits::lease_linger / 100);
+  CHECK(client.pass(longer_than(limits::lease_linger)).size() == 4);
   CHECK(client.swept == 1);
 }

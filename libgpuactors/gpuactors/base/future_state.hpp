@@ -184,8 +184,8 @@ private:
   std::function<void()> function_;
 };
 
-/// A pointer that its owner's thread uses and takes while other threads may copy it. Only a slot that is moved or
-/// assigned must be used by no other thread: vectors move their elements often, and would lock twice for each.
+/// A pointer that its owner's thread uses and takes while other threads may copy it. No other thread may use a slot
+/// while it is moved or assigned: vectors move their elements often, and would lock twice for each.
 template <class T>
 class SharedSlot {
 public:

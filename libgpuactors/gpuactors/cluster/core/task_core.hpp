@@ -156,7 +156,7 @@ public:
     looked_up_.insert(lease);
   }
 
-  /// What the broker's answer grants.
+  /// What the broker's answer grants. Unlike most else here, for any thread, also while others call the core.
   [[nodiscard]] Grant grant_of(const ShapePtr& shape, const v1::Granted& granted) const;
 
   /// The broker has answered `request` with a lease, which may be used. @returns whether it is; not once all is closed.
