@@ -20,6 +20,10 @@ target_include_directories(gpuactors PUBLIC
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 # What the public headers include; the rest of what the layers use stays inside.
 target_link_libraries(gpuactors PUBLIC CAF::core CAF::io fmt::fmt protobuf::libprotobuf Threads::Threads)
+# Calls within the library are bound when it is linked, and not again in each process that starts: a third of the
+# symbols that were looked up there. So who links the library must not link objects of its layers beside it, whose
+# functions would then be there twice, with the static variables in them.
+target_link_options(gpuactors PRIVATE LINKER:-Bsymbolic-functions)
 if(NOT GPUACTORS_SANITIZE)
   target_link_options(gpuactors PRIVATE LINKER:--no-undefined)
 endif()
