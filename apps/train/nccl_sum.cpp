@@ -43,7 +43,8 @@ Result<std::unique_ptr<NcclSum>> NcclSum::join(gpuactors::Stream& stream, const 
   std::memcpy(id.bytes.data(), place.id.data(), id.bytes.size());
   std::unique_ptr<NcclSum> sum{new NcclSum{*nccl, stream, gradients, place, std::move(wake)}};
   const auto native = stream.native(); // its device is where the communicator is made
-  GPUACTORS_TRY(native);
+  if (!native)
+    return gpuactors::fail(native.error());
   Nccl::Config config;
   const auto code = nccl->comm_init_rank_config(&sum->comm_, place.members, id, place.rank, &config);
   if (code != Nccl::success && code != Nccl::in_progress)

@@ -266,6 +266,24 @@ TEST_CASE("work on another stream goes on while one is captured, and memory is a
   }
 }
 
+TEST_CASE("memory cannot be reclaimed while a stream is captured, and the graph lacks nothing") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    auto x = stream.tensor_from(std::vector<float>(8, 1.0F));
+    REQUIRE(x);
+    const auto graph = stream.capture([&]() -> Result<void> {
+      CHECK(context->reclaim().error()
+            == Error{Errc::invalid_argument, "memory cannot be reclaimed while a stream is captured"});
+      return stream.launch(k::scale_f32, 8, 2.0F, *x);
+    });
+    REQUIRE(graph);
+    REQUIRE(stream.launch(*graph));
+    CHECK(*stream.to_host<float>(*x) == std::vector<float>(8, 2.0F));
+    CHECK(context->reclaim());
+  }
+}
+
 TEST_CASE("a capture that fails, throws or is empty gives no graph, and the stream goes on") {
   FOR_EACH_DEVICE(candidate) {
     auto context = open(candidate);

@@ -47,10 +47,11 @@ struct Counting {
 
   Result<KernelCode> find(CodeCache& cache, const KernelSource& source, const std::string& architecture = hopper,
                           const std::string& version = "13.0") {
-    return cache.find(source, architecture, version, [this]() -> Result<KernelCode> {
+    GPUACTORS_LET(found, cache.find(source, architecture, version, [this]() -> Result<KernelCode> {
       ++calls;
       return KernelCode{"entry", code};
-    });
+    }));
+    return *found;
   }
 };
 

@@ -67,6 +67,17 @@ TEST_CASE("libraries of others get the stream, and its context on their thread a
   CHECK_FALSE(current());
 }
 
+TEST_CASE("a handle for libraries of others that replaces another one keeps the context on its thread") {
+  const auto context = *Context::open(make_cuda_device(), {Share{5000}, std::uint64_t{64} << 20, "test", nullptr});
+  const auto current = [] { return from_fake<bool()>("fake_cuda_has_current")(); };
+  {
+    auto native = *context->stream().native();
+    native = *context->stream().native();
+    CHECK(current());
+  }
+  CHECK_FALSE(current());
+}
+
 TEST_CASE("memory whose last owner is a callback of its own context ends with it, after the context") {
   {
     const auto device = make_cuda_device();

@@ -116,6 +116,34 @@ TEST_CASE("what a lease has freed behind work its children get when that is done
   use_for_a_moment(child->stream());
 }
 
+TEST_CASE("what a lease has freed its children get although it captures a graph meanwhile") {
+  const auto [device, lease, child] = Family{};
+  const Way keep{"fake_cuda_keep_frees"};
+  auto& stream = lease->stream();
+  auto x = *stream.tensor_from(std::vector<float>(16, 1.0F));
+  use_for_a_moment(stream);
+  const auto graph = stream.capture([&, &other = *child] {
+    CHECK(std::async(std::launch::async, [&] { return other.stream().allocate(most_of_it).has_value(); }).get());
+    return stream.copy(x, x);
+  });
+  REQUIRE(graph);
+}
+
+TEST_CASE("who needs what others of its lease only keep does not wait for work of its own that frees nothing") {
+  const auto [device, lease, child] = Family{};
+  use_for_a_moment(child->stream());
+  REQUIRE(child->stream().synchronize());
+  auto side = *lease->make_stream();
+  const auto gate = close_gate();
+  REQUIRE(side.launch(gate, {}, {std::uint64_t{0}}));
+  auto had =
+      std::async(std::launch::async, [&, &asks = *lease] { return asks.stream().allocate(most_of_it).has_value(); });
+  CHECK(had.wait_for(std::chrono::seconds{10}) == std::future_status::ready);
+  open_gate();
+  CHECK(had.get());
+  REQUIRE(side.synchronize());
+}
+
 TEST_CASE("memory that processes share is had although pools keep what they have freed") {
   const auto device = make_cuda_device();
   const auto lease = open_lease(device);

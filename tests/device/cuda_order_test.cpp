@@ -314,6 +314,17 @@ TEST_CASE("who takes pinned memory faster than it can be let go of waits") {
   CHECK(at_once <= 2 * too_large_to_keep);
 }
 
+TEST_CASE("the end of a context waits for nothing of others that is on its way out") {
+  std::promise<void> goes;
+  const auto let_go = goes.get_future().share();
+  const auto device = make_cuda_device();
+  auto context = open_half(device);
+  device->dispose(std::shared_ptr<void>{&goes, [let_go](void*) { let_go.wait(); }});
+  auto ended = std::async(std::launch::async, [&] { context.reset(); });
+  CHECK(ended.wait_for(std::chrono::seconds{10}) == std::future_status::ready);
+  goes.set_value();
+}
+
 TEST_CASE("what is behind a notification waits for nobody but the work before it") {
   const auto context = open_half(make_cuda_device());
   const auto hold = from_fake<void(bool)>("fake_cuda_hold_host_functions");

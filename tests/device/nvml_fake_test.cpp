@@ -10,6 +10,7 @@
 #include <device/fake_nvml/nvml.hpp>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
@@ -233,20 +234,6 @@ TEST_CASE("an event of a divided GPU is one of its slices too, one of a GPU that
   from_fake<void(int, int)>("fake_nvml_break")(0, 0);
 }
 
-TEST_CASE("a GPU that the wait finds lost is an event of it, once") {
-  from_fake<void(int, int)>("fake_nvml_break")(1, gpu_is_lost);
-  from_fake<void()>("fake_nvml_fall")();
-  const auto event = monitor().wait(0ms);
-  REQUIRE(event);
-  REQUIRE(*event);
-  CHECK((*event)->uuids == std::vector<std::string>{fake::first_uuid});
-  CHECK((*event)->severity == Severity::fatal);
-  CHECK((*event)->text == "the GPU is lost");
-  from_fake<void()>("fake_nvml_fall")();
-  CHECK(monitor().wait(0ms).error().code() == Errc::device_lost);
-  from_fake<void(int, int)>("fake_nvml_break")(1, 0);
-}
-
 TEST_CASE("all who watch are told of an event, and nobody who has stopped") {
   std::mutex mutex;
   std::condition_variable told;
@@ -301,4 +288,33 @@ TEST_CASE("a slice that was replaced is not taken for its successor") {
   from_fake<void()>("fake_nvml_divide_anew")();
   CHECK(monitor().status(fake::slice_uuid).error().code() == Errc::not_found);
   CHECK(monitor().status("MIG-33333333-4455-6677-8899-aabbccddeeff"));
+}
+
+// Last, for the GPU stays lost.
+TEST_CASE("GPUs that the wait finds lost are an event each, and those of the others go on coming") {
+  const auto library = load_library();
+  REQUIRE(library);
+  Monitor own{*library, "/"};
+  CHECK_FALSE(own.wait(0ms)->has_value());
+  for (const auto gpu : {1, 2}) {
+    from_fake<void(int, int)>("fake_nvml_break")(gpu, gpu_is_lost);
+    from_fake<void(int)>("fake_nvml_fall")(gpu);
+  }
+  std::vector<std::string> lost;
+  for (int i = 0; i < 2; ++i) {
+    const auto event = own.wait(0ms);
+    REQUIRE(event);
+    REQUIRE(*event);
+    CHECK((*event)->severity == Severity::fatal);
+    CHECK((*event)->text == "the GPU is lost");
+    lost.push_back((*event)->uuids.front());
+  }
+  std::sort(lost.begin(), lost.end());
+  CHECK(lost == std::vector<std::string>{fake::first_uuid, fake::divided_uuid});
+  from_fake<void(int, std::uint64_t, std::uint64_t)>("fake_nvml_post")(0, xid_critical, 79);
+  const auto other = own.wait(0ms);
+  REQUIRE(other);
+  REQUIRE(*other);
+  CHECK((*other)->uuids == std::vector<std::string>{fake::second_uuid});
+  CHECK_FALSE(own.wait(0ms)->has_value());
 }

@@ -54,7 +54,7 @@ CUdevResource one_group(const cuda::Driver& driver, CUdevice device, unsigned sm
   CUdevResource group{};
   unsigned count = 1;
   must(driver.device_get_dev_resource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
-  must(driver.dev_sm_resource_split(&group, &count, &all, nullptr, 0, std::max(sms, all.sm.minSmPartitionSize)));
+  must(driver.dev_sm_resource_split(&group, &count, &all, nullptr, 0, std::max(sms, cuda::least_group(all))));
   return group;
 }
 

@@ -76,7 +76,8 @@ public:
 
   /// Frees every allocation that is not pinned, even if its `Buffer` still exists, after the work that uses it. The
   /// context stays usable. Called between tasks of one lease.
-  /// @returns the bytes that were still allocated, without pinned ones, or the error of the outstanding work.
+  /// @returns the bytes that were still allocated, without pinned ones; the error of the outstanding work;
+  ///          `invalid_argument` while a stream is captured.
   Result<std::uint64_t> reclaim();
 
   /// Returns whether a sticky error has lost the device to this process (`context_lost`). Any thread.

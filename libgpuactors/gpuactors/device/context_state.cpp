@@ -217,6 +217,9 @@ std::shared_ptr<Block> attach(const std::shared_ptr<Ground>& ground, StreamHandl
 }
 
 Result<std::uint64_t> ContextState::reclaim() {
+  // It waits for streams, which would break the capture off.
+  if (captured.native != nullptr)
+    return fail(Errc::invalid_argument, "memory cannot be reclaimed while a stream is captured");
   Result<void> outcome;
   if (!rests)
     for (auto stream : ground->streams) {

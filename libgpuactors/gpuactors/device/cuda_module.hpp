@@ -14,7 +14,8 @@ public:
   static constexpr int abi = 6;
 
   /// Loads and initialises the driver; creates no context. Idempotent.
-  /// @returns `unsupported`, in one line: no driver, a driver that is too old, no cuBLAS.
+  /// @returns `unsupported`, in one line: no driver, a driver that is too old, no cuBLAS; `unavailable`, `device_lost`
+  ///          or `context_lost` as the driver says it.
   virtual Result<void> start() = 0;
 
   /// Returns the devices that the driver shows to this process (after CUDA_VISIBLE_DEVICES), in the driver's order:

@@ -186,7 +186,7 @@ std::string accelerator_type_of(std::string_view device_name) {
   const auto is_size = [](std::string_view word) {
     return word.size() > 2 && word.ends_with("GB") && parse_number(word.substr(0, word.size() - 2)).has_value();
   };
-  // Only the A100 exists with two memory sizes under one name.
+  // Users name the A100 by its size, too, and others, which also come in several, without.
   const auto size = std::find_if(words.begin(), words.end(), is_size);
   if (type == "A100" && size != words.end())
     type += fmt::format("-{}", *size);

@@ -17,8 +17,8 @@
 //
 // Kernels whose threads work together: block_kernel.hpp. Kernels of CUDA with a grid of their own: grid_kernel.hpp.
 //
-// For CUDA, the program contains the kernel as an image (machine code and PTX), which the driver loads at the first
-// launch. The program itself does not link against CUDA.
+// For CUDA, the program contains the kernel as an image (machine code and PTX), which the driver loads when a context
+// opens, or at the first launch where it came later. The program itself does not link against CUDA.
 #pragma once
 
 #include <cstddef>

@@ -10,6 +10,9 @@ namespace gpuactors {
 /// requested it, and destroy it before its stream.
 class NativeStream {
 public:
+  NativeStream(NativeStream&&) noexcept = default;
+  NativeStream& operator=(NativeStream&&) noexcept = default;
+
   /// Returns the native handle: on CUDA a `CUstream`, which is also a `cudaStream_t`.
   [[nodiscard]] void* handle() const noexcept {
     return handle_;

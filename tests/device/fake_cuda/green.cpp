@@ -64,8 +64,10 @@ CUdevResource make_resource(Mark mark, unsigned sms) {
   resource.type = CU_DEV_RESOURCE_TYPE_SM;
   std::memcpy(resource._internal_padding, &mark, sizeof(mark));
   resource.sm.smCount = sms;
+#if CUDA_VERSION >= 13000
   resource.sm.minSmPartitionSize = group_sms;
   resource.sm.smCoscheduledAlignment = group_sms;
+#endif
   return resource;
 }
 

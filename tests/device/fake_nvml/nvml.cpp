@@ -15,6 +15,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -46,7 +47,8 @@ struct State {
   std::mutex mutex;
   std::condition_variable posted;
   std::deque<EventData> events;
-  bool falls = false;
+  /// Indices of the GPUs that have fallen off the bus.
+  std::set<int> fallen;
   std::map<int, int> broken;
   std::map<int, std::uint64_t> registered;
   bool divided_anew = false;
@@ -63,6 +65,13 @@ DeviceHandle handle_of(int index) {
 
 int index_of(DeviceHandle handle) {
   return static_cast<int>(reinterpret_cast<FakeDevice*>(handle) - devices);
+}
+
+/// A set of events: the indices of the GPUs whose events come with it.
+using Registered = std::set<int>;
+
+Registered* registered_in(EventSet set) {
+  return reinterpret_cast<Registered*>(set);
 }
 
 int broken(DeviceHandle handle) {
@@ -201,11 +210,12 @@ int nvmlDeviceGetP2PStatus(DeviceHandle one, DeviceHandle other, int index, int*
 }
 
 int nvmlEventSetCreate(EventSet* set) {
-  *set = reinterpret_cast<EventSet>(&state());
+  *set = reinterpret_cast<EventSet>(new Registered);
   return success;
 }
 
-int nvmlEventSetFree(EventSet) {
+int nvmlEventSetFree(EventSet set) {
+  delete registered_in(set);
   return success;
 }
 
@@ -214,22 +224,37 @@ int nvmlDeviceGetSupportedEventTypes(DeviceHandle handle, unsigned long long* ty
   return success;
 }
 
-int nvmlDeviceRegisterEvents(DeviceHandle handle, unsigned long long types, EventSet) {
+int nvmlDeviceRegisterEvents(DeviceHandle handle, unsigned long long types, EventSet set) {
   const auto allowed = index_of(handle) == divided ? 0x8ULL : 0xf00aULL;
-  return (types & ~allowed) == 0 ? success : not_supported;
+  if ((types & ~allowed) != 0)
+    return not_supported;
+  registered_in(set)->insert(index_of(handle));
+  return success;
 }
 
-int nvmlEventSetWait_v2(EventSet, EventData* data, unsigned timeout) {
+/// Says at once, and each time, that a GPU of the set is lost: not which one, and nothing of the others.
+int nvmlEventSetWait_v2(EventSet set, EventData* data, unsigned timeout) {
   if (const auto result = read_pipe(static_cast<int>(timeout)); result != success)
     return result;
+  const auto& registered = *registered_in(set);
   std::unique_lock lock{state().mutex};
+  const auto is_lost = [&] {
+    return std::any_of(registered.begin(), registered.end(), [](int gpu) { return state().fallen.count(gpu) > 0; });
+  };
+  const auto next = [&] {
+    return std::find_if(state().events.begin(), state().events.end(),
+                        [&](const EventData& event) { return registered.count(index_of(event.device)) > 0; });
+  };
   // The file has waited, if there is one.
   state().posted.wait_for(lock, std::chrono::milliseconds{event_pipe() < 0 ? timeout : 0},
-                          [] { return !state().events.empty() || state().falls; });
-  if (state().events.empty())
-    return std::exchange(state().falls, false) ? gpu_is_lost : timed_out;
-  *data = state().events.front();
-  state().events.pop_front();
+                          [&] { return is_lost() || next() != state().events.end(); });
+  if (is_lost())
+    return gpu_is_lost;
+  const auto event = next();
+  if (event == state().events.end())
+    return timed_out;
+  *data = *event;
+  state().events.erase(event);
   return success;
 }
 
@@ -239,9 +264,9 @@ void fake_nvml_post(int index, std::uint64_t type, std::uint64_t data) {
   state().posted.notify_all();
 }
 
-void fake_nvml_fall() {
+void fake_nvml_fall(int index) {
   const std::lock_guard guard{state().mutex};
-  state().falls = true;
+  state().fallen.insert(index);
   state().posted.notify_all();
 }
 

@@ -17,8 +17,8 @@ inline constexpr const char* other_slice_uuid = "MIG-22222222-4455-6677-8899-aab
 extern "C" {
 /// Lets an event of the GPU with that index come.
 void fake_nvml_post(int index, std::uint64_t type, std::uint64_t data);
-/// Lets the wait for events say once that some GPU is lost.
-void fake_nvml_fall();
+/// From now on each wait for events of the GPU with that index, and of others with it, says that some GPU is lost.
+void fake_nvml_fall(int index);
 /// Makes every question about the GPU fail with this result; 0: no more.
 void fake_nvml_break(int index, int result);
 /// Ends the slices of the divided GPU and makes one new, whose handle is that of the first.

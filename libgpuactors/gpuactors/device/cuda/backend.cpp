@@ -260,7 +260,7 @@ Result<CUkernel> CudaBackend::find(const KernelInfo& kernel) {
   if (kernel.image != nullptr)
     if (const auto known = known_kernels_.find({kernel.image->begin, kernel.name}); known != known_kernels_.end())
       return known->second;
-  GPUACTORS_LET(handle, shared_.images.find(kernel, shared_.primary->ordinal()));
+  GPUACTORS_LET(handle, settled(shared_.images.find(kernel, shared_.primary->ordinal())));
   known_kernels_.emplace(std::pair{kernel.image->begin, kernel.name}, handle);
   return handle;
 }
@@ -268,7 +268,7 @@ Result<CUkernel> CudaBackend::find(const KernelInfo& kernel) {
 Result<std::shared_ptr<void>> CudaBackend::make_current() {
   GPUACTORS_TRY(shared_.primary->alive());
   // What others call meanwhile is theirs to be careful with.
-  return std::make_shared<ContextScope>(*shared_.primary);
+  return std::make_shared<ContextScope>(*shared_.primary, true);
 }
 
 Result<RuntimeKernel> CudaBackend::compile(const KernelSource& source) {
@@ -281,7 +281,7 @@ Result<RuntimeKernel> CudaBackend::compile(const KernelSource& source) {
                       "cuDeviceGetAttribute"));
   GPUACTORS_TRY(check(driver().device_get_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
                       "cuDeviceGetAttribute"));
-  return shared_.runtime_kernels.find(source, 10 * major + minor, shared_.primary->ordinal());
+  return settled(shared_.runtime_kernels.find(source, 10 * major + minor, shared_.primary->ordinal()));
 }
 
 Result<void> CudaBackend::launch(const RuntimeKernel& kernel, const LaunchShape& shape,

@@ -100,6 +100,15 @@ public:
 private:
   /// The driver's handle of `kernel`, whose code is loaded when it is first asked for.
   Result<CUkernel> find(const KernelInfo& kernel);
+  /// Libraries of kernels are asked beside any context: whether one of their errors means that this one is lost, that
+  /// has to be asked.
+  template <class T>
+  Result<T> settled(Result<T> outcome) {
+    if (outcome || outcome.error().code() != Errc::context_lost)
+      return outcome;
+    GPUACTORS_TRY(shared_.primary->probe());
+    return fail(Errc::launch_failed, outcome.error().message());
+  }
   /// Lets blocks of `kernel` have that much dynamic shared memory, beside what it declares itself.
   /// @param number `RuntimeKernel::Loaded::number`.
   Result<void> allow_shared(CUkernel kernel, std::uint64_t number, std::string_view name, unsigned bytes);

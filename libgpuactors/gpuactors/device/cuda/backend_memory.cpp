@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 namespace gpuactors::cuda {
 
@@ -32,7 +33,8 @@ Result<void*> CudaBackend::allocate_from_pool(std::size_t bytes, CUstream stream
   if (pointer || pointer.error().code() != Errc::out_of_memory)
     return pointer;
   // What was freed may still be behind work of its stream, and what the pool keeps in pieces too small. Then decide.
-  GPUACTORS_TRY(wait_for_frees());
+  if (!see_frees())
+    GPUACTORS_TRY(wait_for_frees());
   pool_.trim();
   pointer = pool_.allocate(bytes, stream);
   if (pointer || pointer.error().code() != Errc::out_of_memory)
@@ -64,18 +66,22 @@ bool CudaBackend::see_frees() noexcept {
 }
 
 bool CudaBackend::is_busy(CUstream stream, CUevent mark, TimePoint enough) noexcept {
-  // For a stream that is captured the service stream waits for what it had before.
-  if (stream == captured_)
-    return false;
-  if (driver().stream_query(stream) == CUDA_ERROR_NOT_READY)
-    return true;
-  // For the driver only waits end the use of what was freed, not looks. It waits for a mark that has been passed, which
-  // takes microseconds: the stream itself may get more meanwhile, which may take for ever.
-  if (driver().event_record(mark, stream) != CUDA_SUCCESS)
-    return false; // the context is lost
-  while (driver().event_query(mark) == CUDA_ERROR_NOT_READY)
+  if (stream == captured_) {
+    // What is captured is no work, and what the stream had before is marked already.
+    mark = before_capture_;
+  } else {
+    if (driver().stream_query(stream) == CUDA_ERROR_NOT_READY)
+      return true;
+    // For the driver only waits end the use of what was freed, not looks. It waits for a mark that has been passed,
+    // which takes microseconds: the stream itself may get more meanwhile, which may take for ever.
+    if (driver().event_record(mark, stream) != CUDA_SUCCESS)
+      return false; // the context is lost
+  }
+  while (driver().event_query(mark) == CUDA_ERROR_NOT_READY) {
     if (Clock::now() > enough)
       return true;
+    std::this_thread::yield();
+  }
   (void)driver().event_synchronize(mark);
   return false;
 }
@@ -128,6 +134,8 @@ CUstream CudaBackend::gather(std::span<const EventHandle> readers) noexcept {
     return nullptr;
   // Where the driver cannot make it wait, this thread waits: what is freed too early, others overwrite.
   for (auto* busy : streams_) {
+    if (busy != captured_ && driver().stream_query(busy) == CUDA_SUCCESS)
+      continue; // what it had is done
     if (busy == captured_) {
       // A mark there would be part of the graph.
       if (driver().stream_wait_event(behind, before_capture_, CU_EVENT_WAIT_DEFAULT) != CUDA_SUCCESS)
@@ -204,7 +212,9 @@ void CudaBackend::settle() noexcept {
 
 void CudaBackend::drain() noexcept {
   shared_.poller->drain(&letting_go_);
-  shared_.closer->drain();
+  // The closer has mappings of others, too, and ending one may wait for their kernels.
+  if (letting_go_ > 0)
+    shared_.closer->drain();
 }
 
 Result<void> CudaBackend::copy(void* target, const void* source, std::size_t bytes, CopyKind, StreamHandle stream) {

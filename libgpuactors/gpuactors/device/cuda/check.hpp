@@ -15,7 +15,7 @@ struct CallSite {
   /// The code where the error itself does not settle it.
   Errc otherwise = Errc::internal;
   /// What was asked, for example "asked 1048576 B"; may be empty.
-  std::string detail;
+  std::string detail = {};
 };
 
 /// Success, or an error with a text such as "cuMemAllocFromPoolAsync: CUDA_ERROR_OUT_OF_MEMORY (2) on device 0, asked

@@ -111,11 +111,16 @@ void remove_oldest_files(const std::filesystem::path& folder, std::size_t most) 
 
 /// Whether files may decide what the code is. Rather too often than not: a word in a comment only costs a compilation.
 bool may_read_files(const KernelSource& source) {
-  auto text = source.source;
+  std::string joined;
+  std::string_view text = source.source;
   // A line may be broken anywhere, also in the middle of a directive.
   for (const std::string_view broken : {"\\\n", "\\\r\n"})
-    for (auto at = text.find(broken); at != std::string::npos; at = text.find(broken, at))
-      text.erase(at, broken.size());
+    if (text.find(broken) != text.npos) {
+      std::string whole{text};
+      for (auto at = whole.find(broken); at != whole.npos; at = whole.find(broken, at))
+        whole.erase(at, broken.size());
+      text = joined = std::move(whole);
+    }
   const auto has = [](std::string_view where, std::string_view word) { return where.find(word) != where.npos; };
   return has(text, "include") || has(text, "import")
          || std::any_of(source.options.begin(), source.options.end(), [&](std::string_view option) {
@@ -140,11 +145,14 @@ std::filesystem::path CodeCache::default_folder() {
   return {};
 }
 
-Result<KernelCode> CodeCache::find(const KernelSource& source, const std::string& architecture,
-                                   const std::string& version, const std::function<Result<KernelCode>()>& compile) {
+Result<std::shared_ptr<const KernelCode>> CodeCache::find(const KernelSource& source, const std::string& architecture,
+                                                          const std::string& version,
+                                                          const std::function<Result<KernelCode>()>& compile) {
   // Nobody tells what was included, so nobody can say whether it has changed.
-  if (may_read_files(source))
-    return compile();
+  if (may_read_files(source)) {
+    GPUACTORS_LET(compiled, compile());
+    return std::make_shared<const KernelCode>(std::move(compiled));
+  }
   std::string key;
   append(key, version);
   append(key, architecture);
@@ -169,13 +177,14 @@ Result<KernelCode> CodeCache::find(const KernelSource& source, const std::string
       remove_oldest_files(folder_, bounds_.files);
     }
   }
-  keep(std::move(key), *code);
-  return std::move(*code);
+  auto kept = std::make_shared<const KernelCode>(std::move(*code));
+  keep(std::move(key), kept);
+  return kept;
 }
 
-void CodeCache::keep(std::string key, KernelCode code) {
+void CodeCache::keep(std::string key, std::shared_ptr<const KernelCode> code) {
   const auto size = [](const auto& entry) {
-    return entry.first.size() + entry.second.code.entry.size() + entry.second.code.code.size();
+    return entry.first.size() + entry.second.code->entry.size() + entry.second.code->code.size();
   };
   const std::lock_guard guard{mutex_};
   const auto [added, is_new] = known_.emplace(std::move(key), Known{std::move(code), ++turn_});

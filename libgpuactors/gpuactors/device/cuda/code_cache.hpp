@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -37,17 +38,18 @@ public:
   static std::filesystem::path default_folder();
 
   /// The code, from memory, disk, or `compile`, whose errors are not kept.
-  Result<KernelCode> find(const KernelSource& source, const std::string& architecture, const std::string& version,
-                          const std::function<Result<KernelCode>()>& compile);
+  Result<std::shared_ptr<const KernelCode>> find(const KernelSource& source, const std::string& architecture,
+                                                 const std::string& version,
+                                                 const std::function<Result<KernelCode>()>& compile);
 
 private:
   struct Known {
-    KernelCode code;
+    std::shared_ptr<const KernelCode> code;
     /// When it was last asked for.
     std::uint64_t turn = 0;
   };
 
-  void keep(std::string key, KernelCode code);
+  void keep(std::string key, std::shared_ptr<const KernelCode> code);
 
   const std::filesystem::path folder_;
   const CodeCacheBounds bounds_;

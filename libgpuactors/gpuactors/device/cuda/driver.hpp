@@ -119,11 +119,20 @@ struct Driver {
 /// and is refused (`CUDA_ERROR_UNSUPPORTED_PTX_VERSION`) where it is loaded: only where there is no machine code.
 inline constexpr int least_driver_version = std::max(12020, CUDA_VERSION / 1000 * 1000);
 
+/// The least number of SMs of a group, as the driver says; 1, which it rounds up to what it can do, where headers or
+/// driver are of CUDA 12, which did not say it.
+inline unsigned least_group([[maybe_unused]] const CUdevResource& sms) noexcept {
+#if CUDA_VERSION >= 13000
+  return std::max(1U, sms.sm.minSmPartitionSize);
+#else
+  return 1;
+#endif
+}
+
 /// Loads the driver and calls cuInit.
 /// @returns `unsupported` with one line if there is no driver, only a library to link with, or one that is too old;
-/// else
-///          what cuInit reported: `device_lost` without a device, `context_lost`, and `unavailable` if the system is
-///          not ready, and for all codes that say nothing else.
+///          else what cuInit reported: `device_lost` without a device, `context_lost`, and `unavailable` if the system
+///          is not ready, and for all codes that say nothing else.
 Result<Driver> load_driver();
 
 } // namespace gpuactors::cuda

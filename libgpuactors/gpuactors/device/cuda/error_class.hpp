@@ -55,6 +55,7 @@ namespace gpuactors::cuda {
   case 807: // MPS_SERVER_NOT_READY
   case 808: // MPS_MAX_CLIENTS_REACHED
   case 809: // MPS_MAX_CONNECTIONS_REACHED
+  case 919: // FABRIC_NOT_READY: CUDA 13.5 has it
     return Errc::unavailable;
 
   // This driver or device cannot do it.

@@ -90,9 +90,9 @@ Result<void> Primary::probe() {
   return check(driver_.mem_get_info(&free, &total), "cuMemGetInfo");
 }
 
-ContextScope::ContextScope(const Primary& primary) : driver_(primary.driver()) {
+ContextScope::ContextScope(const Primary& primary, bool always) : driver_(primary.driver()) {
   CUcontext now = nullptr;
-  if (driver_.ctx_get_current(&now) == CUDA_SUCCESS && now == primary.context())
+  if (!always && driver_.ctx_get_current(&now) == CUDA_SUCCESS && now == primary.context())
     return;
   pushed_ = driver_.ctx_push_current(primary.context()) == CUDA_SUCCESS;
 }

@@ -64,7 +64,8 @@ private:
 /// thread keep their own.
 class ContextScope {
 public:
-  explicit ContextScope(const Primary& primary);
+  /// @param always also when it is current already: for one that may end after another one that began later.
+  explicit ContextScope(const Primary& primary, bool always = false);
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
   ~ContextScope();

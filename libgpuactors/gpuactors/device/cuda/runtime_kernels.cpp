@@ -16,35 +16,34 @@ Result<RuntimeKernel> RuntimeKernels::find(const KernelSource& source, int capab
   GPUACTORS_LET(architecture, compiler->architecture_for(capability));
   GPUACTORS_LET(code, cache_.find(source, architecture, compiler->version(),
                                   [&] { return compiler->compile(source, architecture); }));
-  auto key = code.entry + '\n' + code.code;
-  auto kernel = known(key);
+  auto kernel = known(code);
   if (!kernel) {
     // Behind a kernel that runs for long, what is on its way out would fill the device.
     if (unloading_ > most_)
       closer_.drain();
-    GPUACTORS_LET(entry, load(source, code, ordinal));
-    kernel = keep(std::move(key), std::move(entry));
+    GPUACTORS_LET(entry, load(source, *code, ordinal));
+    kernel = keep(std::move(code), std::move(entry));
   }
   if (auto* const oldest = take_oldest())
     unload(oldest);
   return std::move(*kernel);
 }
 
-std::optional<RuntimeKernel> RuntimeKernels::known(const std::string& key) {
+std::optional<RuntimeKernel> RuntimeKernels::known(const Code& code) {
   const std::lock_guard guard{mutex_};
-  const auto found = loaded_.find(key);
+  const auto found = loaded_.find(code);
   if (found == loaded_.end())
     return std::nullopt;
   found->second.turn = ++turn_;
   return RuntimeKernel{found->second.kernel};
 }
 
-RuntimeKernel RuntimeKernels::keep(std::string key, Entry entry) {
+RuntimeKernel RuntimeKernels::keep(Code code, Entry entry) {
   auto* const library = entry.library;
   RuntimeKernel kernel;
   {
     const std::lock_guard guard{mutex_};
-    const auto [kept, is_ours] = loaded_.emplace(std::move(key), std::move(entry));
+    const auto [kept, is_ours] = loaded_.emplace(std::move(code), std::move(entry));
     kept->second.turn = ++turn_;
     kernel = RuntimeKernel{kept->second.kernel};
     if (is_ours)

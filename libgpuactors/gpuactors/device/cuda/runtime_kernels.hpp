@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace gpuactors::cuda {
@@ -32,6 +33,15 @@ public:
   Result<RuntimeKernel> find(const KernelSource& source, int capability, int ordinal);
 
 private:
+  using Code = std::shared_ptr<const KernelCode>;
+
+  /// By the code itself, and the name in it: the same code may have been made twice.
+  struct ByText {
+    bool operator()(const Code& one, const Code& other) const {
+      return one != other && std::tie(one->entry, one->code) < std::tie(other->entry, other->code);
+    }
+  };
+
   struct Entry {
     std::shared_ptr<const RuntimeKernel::Loaded> kernel;
     CUlibrary library = nullptr;
@@ -41,10 +51,10 @@ private:
 
   Result<Entry> load(const KernelSource& source, const KernelCode& code, int ordinal);
   [[nodiscard]] std::optional<std::vector<std::size_t>> arguments_of(CUkernel kernel) const;
-  /// What is loaded under `key`, asked for now.
-  std::optional<RuntimeKernel> known(const std::string& key);
+  /// What is loaded of `code`, asked for now.
+  std::optional<RuntimeKernel> known(const Code& code);
   /// Keeps what was loaded. Of two who have loaded the same at once the first one's stays, and both have that.
-  RuntimeKernel keep(std::string key, Entry entry);
+  RuntimeKernel keep(Code code, Entry entry);
   /// Forgets what nobody holds and was not asked for for longest, if there is too much. @returns its library, to be
   /// unloaded; null: nothing.
   CUlibrary take_oldest();
@@ -56,8 +66,7 @@ private:
   CodeCache cache_;
   /// Guards what follows. Never held while the driver loads or unloads, which may wait for the device.
   std::mutex mutex_;
-  /// By the code itself, and the name in it.
-  std::map<std::string, Entry> loaded_;
+  std::map<Code, Entry, ByText> loaded_;
   std::uint64_t turn_ = 0;
   /// Of all time.
   std::atomic<std::uint64_t> loads_{0};

@@ -149,8 +149,13 @@ Result<std::shared_ptr<SharedMemory>> open(std::shared_ptr<Primary> primary, int
   CUmemGenericAllocationHandle block = 0;
   // A descriptor travels as a pointer; the driver makes a handle of its own.
   auto* const handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)); // NOLINT
-  GPUACTORS_TRY(primary->check(primary->driver().mem_import(&block, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-                               "cuMemImportFromShareableHandle", Errc::unsupported));
+  const auto imported = primary->driver().mem_import(&block, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (imported != CUDA_SUCCESS) {
+    // The memory is another process's: whether this one has lost its context, that has to be asked.
+    GPUACTORS_TRY(primary->probe());
+    const auto why = check(primary->driver(), imported, "cuMemImportFromShareableHandle", {primary->ordinal()});
+    return fail(Errc::unsupported, why.error().message());
+  }
   auto result = std::make_shared<Mapping>(std::move(primary), size);
   GPUACTORS_TRY(result->map(block, CU_MEM_ACCESS_FLAGS_PROT_READ));
   return result;

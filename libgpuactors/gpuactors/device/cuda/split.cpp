@@ -100,8 +100,7 @@ Result<Split::Groups> Split::split(Primary& primary) {
   CUdevResource all{};
   GPUACTORS_TRY(primary.check(driver.device_get_dev_resource(primary.device(), &all, CU_DEV_RESOURCE_TYPE_SM),
                               "cuDeviceGetDevResource", Errc::unsupported));
-  // Drivers of CUDA 12 do not say it; 1 is rounded up to what they can do.
-  const auto least = std::max(1U, all.sm.minSmPartitionSize);
+  const auto least = least_group(all);
   unsigned count = 0;
   const auto detail = fmt::format("{} SMs in groups of at least {}", all.sm.smCount, least);
   GPUACTORS_TRY(primary.check(driver.dev_sm_resource_split(nullptr, &count, &all, nullptr, 0, least),

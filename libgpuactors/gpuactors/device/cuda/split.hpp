@@ -36,9 +36,9 @@ public:
   /// Why fractions are not held apart; empty: they are. It may be found out later than at the start.
   [[nodiscard]] std::string reason() const;
 
-  /// Takes groups for `share`, and the green context of them: holders of the same groups share it, for a device has few
-  /// (around 60 on the chips of today). A new one has the kernels of `images` from the start. The primary context is
-  /// current.
+  /// Takes groups for `share`, and the green context of them: holders of the same groups share it, for a device has a
+  /// limited number (an H200 a little more than 100). A new one has the kernels of `images` from the start. The primary
+  /// context is current.
   /// @returns `unsupported` when the device cannot do it; later calls then say so at once.
   struct Part {
     Holder holder = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <utility>
 
 namespace gpuactors::nvml {
 
@@ -178,38 +179,49 @@ Result<int> Monitor::distance(const std::string& one, const std::string& other) 
 // -- what happens to it --------------------------------------------------------------------------
 
 Result<void> Monitor::watch() {
-  if (events_ != nullptr)
+  const std::lock_guard guard{mutex_};
+  if (watches_)
     return {};
   if (library_.event_set_create == nullptr || library_.event_set_wait == nullptr || library_.event_set_free == nullptr
       || library_.register_events == nullptr)
     return fail(Errc::unsupported, "libnvidia-ml.so.1 is too old: it reports no events");
   EventSet events = nullptr;
   GPUACTORS_TRY(check(library_, library_.event_set_create(&events), "nvmlEventSetCreate"));
-  {
-    const std::lock_guard guard{mutex_};
-    if (auto all = read(); !all) {
-      (void)library_.event_set_free(events);
-      return fail(all.error());
-    }
-    for (const auto& known : known_) {
-      // Only whole GPUs report events. A request that includes an unsupported event registers none.
-      unsigned long long types = watched_events;
-      if (known.handle != known.gpu
-          || (library_.get_event_types != nullptr && library_.get_event_types(known.gpu, &types) != success))
-        continue;
-      if (library_.register_events(known.gpu, types & watched_events, events) == success)
-        watched_[known.gpu].push_back(known.uuid);
-    }
-    for (const auto& known : known_)
-      if (const auto gpu = watched_.find(known.gpu); gpu != watched_.end() && known.handle != known.gpu)
-        gpu->second.push_back(known.uuid);
+  if (auto all = read(); !all) {
+    (void)library_.event_set_free(events);
+    return fail(all.error());
   }
+  for (const auto& known : known_)
+    // Only whole GPUs report events.
+    if (known.handle == known.gpu && add_to(events, known.gpu))
+      watched_[known.gpu].push_back(known.uuid);
+  for (const auto& known : known_)
+    if (const auto gpu = watched_.find(known.gpu); gpu != watched_.end() && known.handle != known.gpu)
+      gpu->second.push_back(known.uuid);
   if (watched_.empty()) {
     (void)library_.event_set_free(events);
     return fail(Errc::unsupported, "no GPU of this machine reports events");
   }
   events_ = events;
+  watches_ = true;
   return {};
+}
+
+bool Monitor::add_to(EventSet events, DeviceHandle gpu) const {
+  // A request that includes an unsupported event registers none.
+  unsigned long long types = watched_events;
+  return (library_.get_event_types == nullptr || library_.get_event_types(gpu, &types) == success)
+         && library_.register_events(gpu, types & watched_events, events) == success;
+}
+
+void Monitor::leave_lost() {
+  EventSet events = nullptr;
+  if (library_.event_set_create(&events) != success)
+    return;
+  for (const auto& [gpu, uuids] : watched_)
+    if (lost_.count(gpu) == 0)
+      (void)add_to(events, gpu);
+  (void)library_.event_set_free(std::exchange(events_, events));
 }
 
 /// Finds out which GPU is lost, because the library's wait does not say.
@@ -228,9 +240,12 @@ Result<std::optional<GpuEvent>> Monitor::wait(std::chrono::milliseconds timeout)
   const auto result = library_.event_set_wait(events_, &data, static_cast<unsigned>(timeout.count()));
   if (result == timed_out)
     return std::optional<GpuEvent>{};
-  if (result == gpu_is_lost)
-    if (auto lost = find_lost())
+  if (result == gpu_is_lost) {
+    auto lost = find_lost();
+    leave_lost();
+    if (lost)
       return lost;
+  }
   GPUACTORS_TRY(check(library_, result, "nvmlEventSetWait"));
   GpuEvent event;
   // Takes the UUIDs from the table, because a GPU that has fallen off the bus does not answer.

@@ -100,16 +100,22 @@ private:
   [[nodiscard]] std::string uuid_of(DeviceHandle handle) const;
 
   [[nodiscard]] std::optional<GpuEvent> find_lost();
+  /// Registers for the events of a GPU. @returns whether it reports any.
+  bool add_to(EventSet events, DeviceHandle gpu) const;
+  /// Registers anew for the events of those that are not lost: a wait for a lost one ends at once, whatever comes.
+  void leave_lost();
 
   const Library library_;
   const std::filesystem::path root_;
   std::mutex mutex_;
   /// The devices that `read` found last. Handles of slices may become stale; UUIDs do not.
   std::vector<Known> known_;
-  /// Only `watch` and `wait` use this and the next two members: the GPUs whose events are registered, with their UUIDs
-  /// and those of their slices, and the GPUs that were reported as lost.
+  /// Made once, with the mutex held; then only `wait` uses it.
   EventSet events_ = nullptr;
+  bool watches_ = false;
+  /// Likewise: the GPUs whose events are registered, with their UUIDs and those of their slices.
   std::map<DeviceHandle, std::vector<std::string>> watched_;
+  /// Used by `wait` only: the GPUs that were reported as lost.
   std::set<DeviceHandle> lost_;
 };
 

@@ -76,11 +76,7 @@ private:
 
 Result<std::unique_ptr<Watch>> Watch::start(OnEvent on_event) {
   GPUACTORS_LET(monitor, Monitor::get());
-  static std::mutex first;
-  {
-    const std::lock_guard guard{first};
-    GPUACTORS_TRY(monitor->watch());
-  }
+  GPUACTORS_TRY(monitor->watch());
   auto watch = std::unique_ptr<Watch>{new Watch(std::move(on_event))};
   GPUACTORS_TRY(Watchers::of_process().add(watch.get(), *monitor));
   return watch;
