@@ -275,7 +275,7 @@ Row hand_over_row(const std::string& name, GpuBed& bed, int repeat, Isolation is
 MakeWork bare_gpu_task(const std::string& spec) {
   return [spec] {
     const auto devices = check(make_devices(check(parse_device_specs(spec)), discovery_options("bench")));
-    return make_bare_task(devices.front(), product_size);
+    return make_bare_task(devices.front(), check(Share::from_double(gpu_share, "gpus")), product_size);
   };
 }
 

@@ -16,10 +16,14 @@
 #include <map>
 #include <thread>
 
-namespace gpuactors::bench {
+namespace gpuactors {
 
-/// The commit; made when this is built (`revision.cmake`).
+/// The commit; made when this is built (GpuactorsRevision.cmake).
 extern const char* const revision;
+
+} // namespace gpuactors
+
+namespace gpuactors::bench {
 
 namespace {
 

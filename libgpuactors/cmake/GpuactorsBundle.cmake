@@ -7,8 +7,8 @@ if(NOT Python3_Interpreter_FOUND)
 endif()
 
 set(programs)
-foreach(program gpuactors-cli gpuactors-tour gpuactors-train gpuactors-bench gpu_verify gpu_actors test_conformance
-        test_llm test_processes_cuda)
+foreach(program gpuactors-cli gpuactors-tour gpuactors-train gpuactors-bench example_data_parallel gpu_verify gpu_actors
+        test_conformance test_llm test_processes_cuda)
   if(TARGET ${program})
     list(APPEND programs ${program})
   endif()

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <iostream>
+#include <memory>
 #include <vector>
 
 namespace gpuactors::gpu {
@@ -72,15 +74,24 @@ int run_child(const std::string& what) {
       return 0;
     const auto neighbour = open_half(device);
     compute(*neighbour);
+    const auto lost = [](const auto& result) { return !result && result.error().code() == Errc::context_lost; };
     go_wrong(*half, what);
+    // Behind the fault, after which the driver calls nobody back.
+    const auto told = std::make_shared<std::promise<bool>>();
+    auto comes = told->get_future();
+    const auto pending =
+        half->stream().notify([told, lost](const Result<void>& outcome) { told->set_value(lost(outcome)); });
     const auto own = half->stream().synchronize();
     const auto theirs = neighbour->stream().synchronize();
     const auto next = neighbour->stream().allocate(1000);
+    const bool notified =
+        pending ? comes.wait_for(std::chrono::seconds{5}) == std::future_status::ready && comes.get() : lost(pending);
     std::cout << "own: " << (own ? "no error" : own.error().message())
-              << "; neighbour in the process: " << (theirs ? "no error" : theirs.error().message()) << std::endl;
-    const auto lost = [](const auto& result) { return !result && result.error().code() == Errc::context_lost; };
+              << "; neighbour in the process: " << (theirs ? "no error" : theirs.error().message())
+              << (notified ? "; the pending notification has the error" : "; NO notification of the error")
+              << std::endl;
     // What a worker does: report and leave, without trusting the context any more.
-    std::_Exit(lost(own) && lost(next) && half->lost() ? 0 : 1);
+    std::_Exit(lost(own) && lost(theirs) && lost(next) && notified && half->lost() ? 0 : 1);
   } catch (const Trouble& trouble) {
     std::cout << trouble.text << std::endl;
     return 1;

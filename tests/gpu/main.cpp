@@ -11,6 +11,13 @@
 #include <optional>
 #include <type_traits>
 
+namespace gpuactors {
+
+/// The commit; made when this is built (GpuactorsRevision.cmake).
+extern const char* const revision;
+
+} // namespace gpuactors
+
 using namespace gpuactors;
 using namespace gpuactors::gpu;
 
@@ -21,7 +28,8 @@ constexpr int no_gpu = 77;
 constexpr auto usage = R"(usage: gpu_verify [--json FILE] [--only NAME] [--smoke | --stated]
        gpu_verify --add FILE [--outcome NAME=CODE[:TEXT]]...
        gpu_verify --settled FILE
-       gpu_verify --list | --libraries | --about
+       gpu_verify --about [--json FILE]
+       gpu_verify --list | --libraries
 
 Measures the first visible CUDA device and prints a row for each promise. Changes none of the device's settings.
 
@@ -31,12 +39,13 @@ Measures the first visible CUDA device and prints a row for each promise. Change
   --stated             nothing judged: targets are not for the surroundings of this run
   --add FILE           measures nothing: adds rows to a table that --json has written
   --outcome NAME=CODE[:TEXT]  a row for a program that ran, by its exit code; "skip" if it cannot be run here, "late" if
-                       there was no time for it, "missed" if it ran and measured what is not enough, "stated" if nothing
-                       says what would be enough
-  --settled FILE       of the table in FILE the measurements and programs that have run
+                       there was no time for it (what the table has of it stays), "missed" if it ran and measured what
+                       is not enough, "stated" if nothing says what would be enough
+  --settled FILE       of the table in FILE the measurements and programs that have run, on the GPU and with the build
+                       that the table is about
   --list               the names of the measurements
   --libraries          the files that CUDA's libraries are looked for in
-  --about              the device alone
+  --about              the device alone; the table of --json is about it and this build from now on
 
 exit code: 0 all targets of the table met, 1 some not, or the GPU cannot be used, 2 bad usage, 77 no GPU
 )";
@@ -175,6 +184,7 @@ void describe(Lab& lab) {
                               {"memory_bytes", info.memory_bytes},
                               {"driver", lab.driver.version},
                               {"built_for", CUDA_VERSION},
+                              {"revision", revision},
                               {"smoke", lab.smoke}};
   // Parts of a table may come from several devices: then it says so.
   auto others = about.value("others", nlohmann::json::array());
@@ -201,6 +211,8 @@ void add_outcomes(Report& report, const std::vector<std::string>& outcomes) {
     const auto text = outcome.substr(std::min(colon + 1, outcome.size()));
     if (code == "skip")
       report.skip(outcome.substr(0, at), text.empty() ? "its program is not here" : text);
+    else if (code == "late" && text.empty() && report.settled().contains(outcome.substr(0, at)))
+      fmt::print("{:<20} stays as it is: no time left to run it again\n", outcome.substr(0, at));
     else if (code == "late")
       report.leave_open(outcome.substr(0, at), text.empty() ? "not run: no time left" : text);
     else if (code == "stated")
@@ -235,7 +247,7 @@ int code_of(const Report& report, const std::string& file) {
     std::cerr << "gpu_verify: " << file << " could not be written\n";
     return 1;
   }
-  return report.count(Verdict::fail) + report.count(Verdict::open) == 0 ? 0 : 1;
+  return report.count(Verdict::fail) + report.count(Verdict::open) + report.count_others() == 0 ? 0 : 1;
 }
 
 /// Prints how many rows there are of each kind. @returns the exit code.
@@ -243,6 +255,8 @@ int sum_up(const Report& report, const std::string& file) {
   fmt::print("{} passed, {} failed, {} stated, {} skipped, {} not run\n", report.count(Verdict::pass),
              report.count(Verdict::fail), report.count(Verdict::info), report.count(Verdict::skip),
              report.count(Verdict::open));
+  if (report.count_others() > 0)
+    fmt::print("{} of them with another GPU or build: --open runs these again\n", report.count_others());
   return code_of(report, file);
 }
 
@@ -277,7 +291,7 @@ int refuse(Report& report, const std::string& measurement, const std::string& wh
 
 int verify(const Options& options) {
   // One measurement goes on with the table that others have begun.
-  auto report = options.only.empty() ? Report{true, options.json} : Report::read(options.json);
+  auto report = options.only.empty() && !options.about ? Report{true, options.json} : Report::read(options.json);
   if (!report) {
     std::cerr << "gpu_verify: " << options.json << " is no table of this program\n";
     return 2;
@@ -298,8 +312,10 @@ int verify(const Options& options) {
   describe(lab);
   if (options.only.empty())
     print_about(lab);
-  if (options.about)
-    return 0;
+  if (options.about) {
+    lab.report.write();
+    return lab.report.is_written() ? 0 : 1;
+  }
   lab.first_open_ms = milliseconds([&] {
     if (const auto first = Context::open(lab.device, {}); !first)
       lab.first_open_trouble = first.error().message();

@@ -40,6 +40,8 @@ void Report::add(Row row) {
              row.target.empty() ? "" : fmt::format("  [{}]", row.target));
   std::fflush(stdout);
   row.from = measurement_.empty() ? row.name : measurement_;
+  row.uuid = about_.value("uuid", "");
+  row.revision = about_.value("revision", "");
   std::erase_if(rows_, [&row](const Row& other) { return other.name == row.name && other.from == row.from; });
   rows_.push_back(std::move(row));
   write();
@@ -75,7 +77,8 @@ std::optional<Report> Report::read(const std::string& file) {
     report.about_ = about;
     for (const auto& row : json.at("rows"))
       report.rows_.push_back({row.at("name"), verdict_of(row.at("verdict").get<std::string>()), row.at("text"),
-                              row.at("target"), row.at("values"), row.at("from")});
+                              row.at("target"), row.at("values"), row.at("from"), row.value("uuid", ""),
+                              row.value("revision", "")});
     return report;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -108,9 +111,18 @@ std::set<std::string> Report::settled() const {
   for (const auto& row : rows_)
     names.insert(row.from);
   for (const auto& row : rows_)
-    if (row.verdict == Verdict::open)
+    if (row.verdict == Verdict::open || !is_of_this(row))
       names.erase(row.from);
   return names;
+}
+
+bool Report::is_of_this(const Row& row) const {
+  return row.uuid == about_.value("uuid", "") && row.revision == about_.value("revision", "");
+}
+
+int Report::count_others() const {
+  return static_cast<int>(
+      std::count_if(rows_.begin(), rows_.end(), [this](const Row& row) { return !is_of_this(row); }));
 }
 
 int Report::count(Verdict verdict) const {
@@ -126,7 +138,9 @@ nlohmann::json Report::to_json() const {
                     {"text", row.text},
                     {"target", row.target},
                     {"values", row.values},
-                    {"from", row.from}});
+                    {"from", row.from},
+                    {"uuid", row.uuid},
+                    {"revision", row.revision}});
   return {{"about", about_}, {"rows", rows}};
 }
 

@@ -25,6 +25,9 @@ struct Row {
   nlohmann::json values = nlohmann::json::object();
   /// The measurement or program that it came from.
   std::string from = {};
+  /// The GPU's UUID and the build that it is of: those that the table was about when it came.
+  std::string uuid = {};
+  std::string revision = {};
 };
 
 class Report {
@@ -47,10 +50,13 @@ public:
   /// The rows that follow are of this measurement: those of an earlier run of it go.
   void begin(const std::string& measurement);
 
-  /// What the rows are about: device, driver, versions.
+  /// What the rows that follow are about: device, driver, versions.
   nlohmann::json& about() noexcept {
     return about_;
   }
+
+  /// Writes the table as it is, if there is a file for it.
+  void write();
 
   /// Prints the row and keeps it, in the place of one of the same name from the same measurement.
   void add(Row row);
@@ -71,14 +77,17 @@ public:
   /// Something that should have worked did not.
   void fail(std::string name, std::string why);
 
-  /// The measurements and programs of which no row is open.
+  /// The measurements and programs of which no row is open, and none of another GPU or build.
   [[nodiscard]] std::set<std::string> settled() const;
+
+  /// How many rows are of another GPU or build than what the table is about now.
+  [[nodiscard]] int count_others() const;
 
   [[nodiscard]] int count(Verdict verdict) const;
   [[nodiscard]] nlohmann::json to_json() const;
 
 private:
-  void write();
+  [[nodiscard]] bool is_of_this(const Row& row) const;
 
   bool judging_;
   std::string file_;

@@ -50,3 +50,19 @@ TEST_CASE("targets are stated where nothing is judged, and failures stay failure
   CHECK(report.count(Verdict::info) == 1);
   CHECK(report.count(Verdict::fail) == 1);
 }
+
+TEST_CASE("what ran on another GPU or with another build has not run") {
+  Report report{true};
+  report.about() = {{"uuid", "GPU-1"}, {"revision", "one"}};
+  report.judge("tour", true, "done", "target");
+  CHECK(report.settled() == std::set<std::string>{"tour"});
+  for (const auto& about : {nlohmann::json{{"uuid", "GPU-2"}, {"revision", "one"}},
+                            nlohmann::json{{"uuid", "GPU-1"}, {"revision", "two"}}}) {
+    report.about() = about;
+    CHECK(report.settled().empty());
+    CHECK(report.count_others() == 1);
+  }
+  report.judge("tour", true, "again", "target");
+  CHECK(report.settled() == std::set<std::string>{"tour"});
+  CHECK(report.count_others() == 0);
+}

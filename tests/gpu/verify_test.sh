@@ -114,7 +114,29 @@ END
 readonly uuid=GPU-00112233-4455-6677-8899-aabbccddeeff
 stand_in kit/bin/gpuactors << END
 #!/bin/sh
-[ "\${CUDA_VISIBLE_DEVICES-all}" = "" ] || echo '"uuid": "$uuid"'
+case \${CUDA_VISIBLE_DEVICES-all} in
+  all | 0 | GPU-0011*) echo '"uuid": "$uuid"' ;;
+  *) echo "no CUDA device is visible" >&2 ;;
+esac
+END
+# One row misses its bound once, one each time, and one has none.
+stand_in kit/bin/gpuactors-bench << 'END'
+#!/bin/sh
+case $* in
+  *--list*) printf '%s needs a GPU\n' gpu_once gpu_never gpu_stated && exit ;;
+esac
+while [ $# -gt 0 ]; do
+  case $1 in --filter) name=$2 ;; --json) json=$2 ;; esac
+  shift
+done
+bound=1 holds=true
+case $name in
+  gpu_once) [ -e once ] || holds=false && touch once ;;
+  gpu_never) holds=false ;;
+  gpu_stated) bound=null ;;
+esac
+echo "{\"bound\": $bound, \"holds\": $holds}" > "$json"
+echo "$name 1 ms"
 END
 stand_in tools/nvidia-smi << END
 #!/bin/sh
@@ -171,6 +193,7 @@ verify_kit 1 --json rest.json --stage rest
 says '^conformance_eager +open +not run to its end in 120 s .*modules are loaded EAGER'
 says '^uuids +pass'
 says '^visible_index +pass'
+says '^visible_other +pass'
 says '^sanitizer +skip +compute-sanitizer says'
 [[ $(cat asked) == timeout ]] || fail "nvidia-smi -L is not asked once with a time limit, but by: $(cat asked)"
 says '^mps +'
@@ -183,6 +206,25 @@ says '^uuids +skip +CUDA_VISIBLE_DEVICES is set'
 says '^visible_index +skip +CUDA_VISIBLE_DEVICES is set'
 CUDA_VISIBLE_DEVICES=0 verify_kit 1 --json chosen.json --stage rest --open
 ! grep -Eq '^(uuids|visible_)' output || fail "names are compared again"
+
+# Of a row that misses its bound two runs more decide. What no bound says is stated.
+verify_kit 1 --json bench.json --stage bench
+says '^gpu_once +pass +exit code 0: gpu_once 1 ms; again: gpu_once 1 ms; again: gpu_once 1 ms'
+says '^gpu_never +FAIL +gpu_never 1 ms; again: .*; again: '
+says '^gpu_stated +info +gpu_stated 1 ms'
+says '^gpu_task_warm_short_polls +info'
+# What there is no time for stays as it was; what is of another build is run again, and else not.
+verify_kit 1 --json bench.json --stage bench --budget 0
+says '^gpu_stated +stays as it is'
+says ' 0 not run$'
+verify_kit 1 --json bench.json --stage bench --open
+! grep -q '^running' output || fail "what has run is run again"
+sed -i 's/"revision": "[^"]*"/"revision": "another"/' bench.json
+verify_kit 1 --json bench.json --stage suites --budget 0
+says '^4 of them with another GPU or build'
+verify_kit 1 --json bench.json --stage bench --open
+says '^running gpu_stated'
+! grep -q 'another GPU' output || fail "rows of another build are left"
 
 # Libraries in folders of containers; the package for old drivers comes last, and first where the driver is too old.
 mkdir -p local/nvidia/lib local/cuda-1/compat

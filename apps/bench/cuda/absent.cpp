@@ -7,7 +7,7 @@ bool has_bare_cuda_benchmarks() {
   return false;
 }
 
-std::function<void()> make_bare_task(const std::shared_ptr<Device>&, std::int64_t) {
+std::function<void()> make_bare_task(const std::shared_ptr<Device>&, Share, std::int64_t) {
   return {};
 }
 

@@ -256,9 +256,10 @@ Row upload_row(const std::string& name, int repeat, std::size_t bytes, const cha
 /// A round trip, and what it runs in.
 class BareTask {
 public:
-  BareTask(const std::shared_ptr<Device>& device, std::int64_t n)
-    : context_(check(Context::open(device, {Share::whole(1), memory_bytes, "bench", nullptr}))),
-      matrices_{make_matrix(n), make_matrix(n), make_matrix(n)},
+  BareTask(const std::shared_ptr<Device>& device, Share share, std::int64_t n)
+    : context_(check(Context::open(device, {share, memory_bytes, "bench", nullptr}))), matrices_{make_matrix(n),
+                                                                                                 make_matrix(n),
+                                                                                                 make_matrix(n)},
       workspace_(check(context_->stream().allocate(workspace_bytes))), native_(make_native()),
       trip_(static_cast<CUstream>(native_.handle()),
             {n, matrices_[0].data<float>(), matrices_[1].data<float>(), matrices_[2].data<float>(), workspace_.data(),
@@ -297,8 +298,8 @@ bool has_bare_cuda_benchmarks() {
   return true;
 }
 
-std::function<void()> make_bare_task(const std::shared_ptr<Device>& device, std::int64_t n) {
-  return [task = std::make_shared<BareTask>(device, n)] { task->run(); };
+std::function<void()> make_bare_task(const std::shared_ptr<Device>& device, Share share, std::int64_t n) {
+  return [task = std::make_shared<BareTask>(device, share, n)] { task->run(); };
 }
 
 std::vector<Benchmark> bare_cuda_benchmarks(bool smoke) {

@@ -17,7 +17,8 @@ namespace gpuactors::bench {
 
 /// What a short task does, with nothing of ours in it: two n x n matrices of ones go to the device, their product comes
 /// back. Only where `has_bare_cuda_benchmarks()`. To be made, called and destroyed on one thread.
-[[nodiscard]] std::function<void()> make_bare_task(const std::shared_ptr<Device>& device, std::int64_t n);
+/// @param share whose SMs it has.
+[[nodiscard]] std::function<void()> make_bare_task(const std::shared_ptr<Device>& device, Share share, std::int64_t n);
 
 /// None if it was not. With `smoke` their sizes are small, and their names say so.
 [[nodiscard]] std::vector<Benchmark> bare_cuda_benchmarks(bool smoke);
