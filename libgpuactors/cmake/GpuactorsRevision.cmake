@@ -25,6 +25,13 @@ if(GIT_FOUND AND EXISTS ${SOURCE}/.git)
     RESULT_VARIABLE failed)
   if(NOT failed AND described)
     set(revision ${described})
+    # Two states between commits are two builds.
+    if(described MATCHES "-dirty$")
+      execute_process(COMMAND ${GIT_EXECUTABLE} diff HEAD COMMAND ${GIT_EXECUTABLE} hash-object --stdin
+        WORKING_DIRECTORY ${SOURCE} OUTPUT_VARIABLE difference ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+      string(SUBSTRING "${difference}" 0 8 difference)
+      string(APPEND revision "-${difference}")
+    endif()
   endif()
 endif()
 file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT [[

@@ -284,6 +284,25 @@ TEST_CASE("memory cannot be reclaimed while a stream is captured, and the graph 
   }
 }
 
+TEST_CASE("a context that ends while a stream of it is captured leaves nothing") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    const auto quota = context->quota();
+    auto side = context->make_stream();
+    REQUIRE(side);
+    auto kept = context->stream().tensor_from(std::vector<float>(8, 1.0F));
+    REQUIRE(kept);
+    const auto graph = side->capture([&]() -> Result<void> {
+      GPUACTORS_TRY(side->launch(k::scale_f32, 8, 2.0F, *kept));
+      context.reset();
+      CHECK(quota->used() == 0);
+      return {};
+    });
+    REQUIRE_FALSE(graph);
+    CHECK(graph.error().code() == Errc::lease_expired);
+  }
+}
+
 TEST_CASE("a capture that fails, throws or is empty gives no graph, and the stream goes on") {
   FOR_EACH_DEVICE(candidate) {
     auto context = open(candidate);

@@ -78,6 +78,31 @@ TEST_CASE("a handle for libraries of others that replaces another one keeps the 
   CHECK_FALSE(current());
 }
 
+TEST_CASE("of handles for libraries of others on several devices, the one that was had last is current",
+          "[.][two_devices]") {
+  const auto module = load_cuda_module();
+  REQUIRE(module);
+  const auto infos = (*module)->devices();
+  REQUIRE(infos);
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (const auto& info : *infos)
+    contexts.push_back(
+        *Context::open(*(*module)->device(info), {Share{5000}, std::uint64_t{64} << 20, "test", nullptr}));
+  REQUIRE(contexts.size() == 2);
+  const auto current = from_fake<int()>("fake_cuda_current_device");
+  {
+    auto native = *contexts[0]->stream().native();
+    CHECK(current() == 0);
+    native = *contexts[1]->stream().native();
+    CHECK(current() == 1);
+    auto first = std::make_unique<NativeStream>(*contexts[0]->stream().native());
+    const auto second = *contexts[1]->stream().native();
+    first.reset();
+    CHECK(current() == 1);
+  }
+  CHECK(current() == -1);
+}
+
 TEST_CASE("memory whose last owner is a callback of its own context ends with it, after the context") {
   {
     const auto device = make_cuda_device();

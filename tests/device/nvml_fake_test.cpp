@@ -296,6 +296,7 @@ TEST_CASE("GPUs that the wait finds lost are an event each, and those of the oth
   REQUIRE(library);
   Monitor own{*library, "/"};
   CHECK_FALSE(own.wait(0ms)->has_value());
+  // Together: nobody can register for the events of one of them any more.
   for (const auto gpu : {1, 2}) {
     from_fake<void(int, int)>("fake_nvml_break")(gpu, gpu_is_lost);
     from_fake<void(int)>("fake_nvml_fall")(gpu);

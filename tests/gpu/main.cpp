@@ -241,12 +241,18 @@ void run_all(Lab& lab, const std::string& only) {
   }
 }
 
+/// @returns the exit code.
+int complain_unless_written(const Report& report, const std::string& file) {
+  if (report.is_written())
+    return 0;
+  std::cerr << "gpu_verify: " << file << " could not be written\n";
+  return 1;
+}
+
 /// The exit code for a table that is to be in a file.
 int code_of(const Report& report, const std::string& file) {
-  if (!report.is_written()) {
-    std::cerr << "gpu_verify: " << file << " could not be written\n";
-    return 1;
-  }
+  if (const auto code = complain_unless_written(report, file); code != 0)
+    return code;
   return report.count(Verdict::fail) + report.count(Verdict::open) + report.count_others() == 0 ? 0 : 1;
 }
 
@@ -256,7 +262,8 @@ int sum_up(const Report& report, const std::string& file) {
              report.count(Verdict::fail), report.count(Verdict::info), report.count(Verdict::skip),
              report.count(Verdict::open));
   if (report.count_others() > 0)
-    fmt::print("{} of them with another GPU or build: --open runs these again\n", report.count_others());
+    fmt::print("{} of them with another GPU or build: --open runs again what this build has of them\n",
+               report.count_others());
   return code_of(report, file);
 }
 
@@ -313,8 +320,9 @@ int verify(const Options& options) {
   if (options.only.empty())
     print_about(lab);
   if (options.about) {
+    lab.report.begin("about"); // the GPU could not be used before
     lab.report.write();
-    return lab.report.is_written() ? 0 : 1;
+    return complain_unless_written(lab.report, options.json);
   }
   lab.first_open_ms = milliseconds([&] {
     if (const auto first = Context::open(lab.device, {}); !first)

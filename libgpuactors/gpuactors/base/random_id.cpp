@@ -38,11 +38,12 @@ std::uint64_t random_id() {
   static const bool forks_are_seen = ::pthread_atfork(nullptr, nullptr, [] { ++forks; }) == 0;
   thread_local Fetched fetched;
   if (const auto now = forks.load(std::memory_order_relaxed); fetched.left == 0 || fetched.forks != now) {
-    fetched.left = forks_are_seen ? fetched.numbers.size() : 1;
+    const auto count = forks_are_seen ? fetched.numbers.size() : 1;
+    fetch(std::span{fetched.numbers}.first(count));
+    fetched.left = count;
     fetched.forks = now;
-    fetch(std::span{fetched.numbers}.first(fetched.left));
   }
-  // Whoever reads this memory later does not learn which numbers there are.
+  // Whoever reads this memory later does not learn which numbers there were.
   return std::exchange(fetched.numbers[--fetched.left], 0) | 1U;
 }
 

@@ -35,6 +35,8 @@ Context::Context(std::shared_ptr<detail::ContextState> state)
 }
 
 Context::~Context() {
+  if (state_->captured.native != nullptr)
+    (void)state_->end_capture(state_->captured);
   (void)state_->reclaim();
   stream_.reset();
   // From here on, streams and buffers that outlive the context find no backend.

@@ -560,6 +560,10 @@ const char* fake_cuda_queues() {
   return gpuactors::fake::queues().c_str();
 }
 
+int fake_cuda_current_device() {
+  return gpuactors::fake::current.empty() ? -1 : gpuactors::fake::current_device();
+}
+
 bool fake_cuda_has_current() {
   return !gpuactors::fake::current.empty();
 }

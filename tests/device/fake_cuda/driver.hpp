@@ -99,6 +99,8 @@ int fake_cublas_destroyed();
 const char* fake_cuda_queues();
 /// Whether a context is current on this thread.
 bool fake_cuda_has_current();
+/// The device whose context is current on this thread; -1: none is.
+int fake_cuda_current_device();
 /// What events of one context answer on streams of another one, green contexts included; 0: they are recorded.
 void fake_cuda_keep_events_home(int result);
 /// How often events were recorded.

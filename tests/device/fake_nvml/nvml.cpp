@@ -219,12 +219,21 @@ int nvmlEventSetFree(EventSet set) {
   return success;
 }
 
+bool has_fallen(int gpu) {
+  const std::lock_guard guard{state().mutex};
+  return state().fallen.count(gpu) > 0;
+}
+
 int nvmlDeviceGetSupportedEventTypes(DeviceHandle handle, unsigned long long* types) {
+  if (has_fallen(index_of(handle)))
+    return gpu_is_lost;
   *types = index_of(handle) == divided ? 0x8 : 0xf00a;
   return success;
 }
 
 int nvmlDeviceRegisterEvents(DeviceHandle handle, unsigned long long types, EventSet set) {
+  if (has_fallen(index_of(handle)))
+    return gpu_is_lost;
   const auto allowed = index_of(handle) == divided ? 0x8ULL : 0xf00aULL;
   if ((types & ~allowed) != 0)
     return not_supported;

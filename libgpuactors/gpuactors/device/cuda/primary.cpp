@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 namespace gpuactors::cuda {
 
 namespace {
@@ -90,17 +92,24 @@ Result<void> Primary::probe() {
   return check(driver_.mem_get_info(&free, &total), "cuMemGetInfo");
 }
 
-ContextScope::ContextScope(const Primary& primary, bool always) : driver_(primary.driver()) {
+ContextScope::ContextScope(const Primary& primary, bool always)
+  : driver_(primary.driver()), context_(primary.context()) {
   CUcontext now = nullptr;
-  if (!always && driver_.ctx_get_current(&now) == CUDA_SUCCESS && now == primary.context())
+  if (!always && driver_.ctx_get_current(&now) == CUDA_SUCCESS && now == context_)
     return;
-  pushed_ = driver_.ctx_push_current(primary.context()) == CUDA_SUCCESS;
+  pushed_ = driver_.ctx_push_current(context_) == CUDA_SUCCESS;
 }
 
 ContextScope::~ContextScope() {
-  CUcontext ours = nullptr;
-  if (pushed_)
-    (void)driver_.ctx_pop_current(&ours);
+  if (!pushed_)
+    return;
+  std::vector<CUcontext> later;
+  CUcontext top = nullptr;
+  while (driver_.ctx_pop_current(&top) == CUDA_SUCCESS && top != nullptr && top != context_)
+    later.push_back(top);
+  // Those that began later go on.
+  for (auto context = later.rbegin(); context != later.rend(); ++context)
+    (void)driver_.ctx_push_current(*context);
 }
 
 } // namespace gpuactors::cuda

@@ -62,9 +62,12 @@ private:
 
 /// Makes a primary context current for the life of this object and then restores what was. Third parties in the same
 /// thread keep their own.
+///
+/// Scopes of one thread may end in any order, if they were made `always`: of those that are left, the one that began
+/// last is current.
 class ContextScope {
 public:
-  /// @param always also when it is current already: for one that may end after another one that began later.
+  /// @param always also when it is current already.
   explicit ContextScope(const Primary& primary, bool always = false);
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
@@ -72,6 +75,7 @@ public:
 
 private:
   const Driver& driver_;
+  CUcontext context_;
   bool pushed_ = false;
 };
 

@@ -224,27 +224,33 @@ void Monitor::leave_lost() {
   (void)library_.event_set_free(std::exchange(events_, events));
 }
 
-/// Finds out which GPU is lost, because the library's wait does not say.
-std::optional<GpuEvent> Monitor::find_lost() {
+/// Finds out which GPUs are lost, because the library's wait does not say.
+void Monitor::find_lost() {
   for (const auto& [gpu, uuids] : watched_) {
     Memory memory{};
     if (library_.get_memory(gpu, &memory) == gpu_is_lost && lost_.insert(gpu).second)
-      return GpuEvent{uuids, Severity::fatal, "the GPU is lost"};
+      losses_.push_back({uuids, Severity::fatal, "the GPU is lost"});
   }
-  return std::nullopt;
 }
 
 Result<std::optional<GpuEvent>> Monitor::wait(std::chrono::milliseconds timeout) {
   GPUACTORS_TRY(watch());
+  const auto take_loss = [this] {
+    auto loss = std::optional{std::move(losses_.front())};
+    losses_.pop_front();
+    return loss;
+  };
+  if (!losses_.empty())
+    return take_loss();
   EventData data{};
   const auto result = library_.event_set_wait(events_, &data, static_cast<unsigned>(timeout.count()));
   if (result == timed_out)
     return std::optional<GpuEvent>{};
   if (result == gpu_is_lost) {
-    auto lost = find_lost();
+    find_lost();
     leave_lost();
-    if (lost)
-      return lost;
+    if (!losses_.empty())
+      return take_loss();
   }
   GPUACTORS_TRY(check(library_, result, "nvmlEventSetWait"));
   GpuEvent event;

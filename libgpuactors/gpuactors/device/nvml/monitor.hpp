@@ -5,6 +5,7 @@
 #include <gpuactors/device/nvml/library.hpp>
 
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -99,10 +100,11 @@ private:
   Result<Known> find(const std::string& uuid);
   [[nodiscard]] std::string uuid_of(DeviceHandle handle) const;
 
-  [[nodiscard]] std::optional<GpuEvent> find_lost();
+  void find_lost();
   /// Registers for the events of a GPU. @returns whether it reports any.
   bool add_to(EventSet events, DeviceHandle gpu) const;
-  /// Registers anew for the events of those that are not lost: a wait for a lost one ends at once, whatever comes.
+  /// Registers anew for the events of those that are not lost: a wait for a lost one ends at once, whatever comes. What
+  /// has come of them meanwhile is gone: the library hands it out with the old registration only.
   void leave_lost();
 
   const Library library_;
@@ -115,8 +117,9 @@ private:
   bool watches_ = false;
   /// Likewise: the GPUs whose events are registered, with their UUIDs and those of their slices.
   std::map<DeviceHandle, std::vector<std::string>> watched_;
-  /// Used by `wait` only: the GPUs that were reported as lost.
+  /// Used by `wait` only: the GPUs that were found lost, and what is to be reported of it.
   std::set<DeviceHandle> lost_;
+  std::deque<GpuEvent> losses_;
 };
 
 } // namespace gpuactors::nvml
