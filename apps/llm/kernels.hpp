@@ -199,8 +199,6 @@ struct Candidate {
 /// block for each row.
 struct ChooseTokens {
   static constexpr unsigned threads = 1024;
-  /// As many as a float has bits, and some for what lies between its ends.
-  static constexpr int halvings = 40;
 
   GPUACTORS_FUNCTION void operator()(auto& block, std::uint64_t tokens, const Choice* choices, const float* logits,
                                      std::int32_t* chosen) const {
@@ -230,8 +228,11 @@ private:
   /// Returns the logit from which on tokens may be chosen.
   [[nodiscard]] static GPUACTORS_FUNCTION float find_bound(auto& block, std::uint64_t tokens, Choice choice,
                                                            const float* row) {
-    const float highest = block.most(tokens, [&](std::uint64_t i) { return row[i]; });
-    const float lowest = -block.most(tokens, [&](std::uint64_t i) { return -row[i]; });
+    // Of those that are numbers.
+    const float highest = block.reduce(
+        tokens, -INFINITY, [&](std::uint64_t i) { return row[i]; }, [](float a, float b) { return a < b ? b : a; });
+    const float lowest = block.reduce(
+        tokens, INFINITY, [&](std::uint64_t i) { return row[i]; }, [](float a, float b) { return b < a ? b : a; });
     float bound = lowest;
     if (choice.top_k > 0 && static_cast<std::uint64_t>(choice.top_k) < tokens) {
       const auto wanted = static_cast<std::uint32_t>(choice.top_k);
@@ -254,13 +255,28 @@ private:
   /// Returns the largest number from `low` to `high` for which `holds`, as it does for `low`.
   template <class F>
   [[nodiscard]] static GPUACTORS_FUNCTION float halve(float low, float high, const F& holds) {
-    if (holds(high))
+    if (!(low < high) || holds(high))
       return high;
-    for (int i = 0; i < halvings; ++i) {
-      const float middle = low + (high - low) / 2;
-      (holds(middle) ? low : high) = middle;
+    // By their places in the order of all floats: 32 times, however far apart they are.
+    auto first = place_of(low);
+    auto last = place_of(high);
+    while (last - first > 1) {
+      const auto middle = first + (last - first) / 2;
+      (holds(at_place(middle)) ? first : last) = middle;
     }
-    return low;
+    return at_place(first);
+  }
+
+  /// Grows with the number.
+  [[nodiscard]] static GPUACTORS_FUNCTION std::uint32_t place_of(float number) {
+    constexpr std::uint32_t sign = 0x80000000U;
+    const auto bits = __builtin_bit_cast(std::uint32_t, number);
+    return (bits & sign) != 0 ? ~bits : bits | sign;
+  }
+
+  [[nodiscard]] static GPUACTORS_FUNCTION float at_place(std::uint32_t place) {
+    constexpr std::uint32_t sign = 0x80000000U;
+    return __builtin_bit_cast(float, (place & sign) != 0 ? place & ~sign : ~place);
   }
 
   /// Returns a number of Gumbel's distribution that only the seed, the turn and the token decide.

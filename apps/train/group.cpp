@@ -19,6 +19,8 @@ namespace {
 
 /// How long a member may take to say that it lives.
 constexpr auto sign_of_life = 15s;
+/// And how long it may go on with the step that it has begun, if it does say so.
+constexpr auto longest_step = 30min;
 
 } // namespace
 
@@ -161,12 +163,17 @@ std::vector<bool> Group::leave() {
   joined_ = false;
   if (peers_)
     peers_->abort("the epoch was given up");
+  // It leaves behind the step that it has begun, which may take long. Whether it lives, it says at once.
   std::vector<gpuactors::Future<google::protobuf::Empty>> leaving;
   for (const auto& member : members_)
-    leaving.push_back(member.call("leave", google::protobuf::Empty{}, sign_of_life));
+    leaving.push_back(member.call("leave", google::protobuf::Empty{}, longest_step));
   std::vector<bool> alive;
-  for (auto& left : leaving)
-    alive.push_back(left.get().has_value());
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    auto left = leaving[i].get(sign_of_life);
+    while (leaving[i].valid() && members_[i].call<Status>("status", google::protobuf::Empty{}, sign_of_life).get())
+      left = leaving[i].get(sign_of_life);
+    alive.push_back(left.has_value());
+  }
   return alive;
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
+#include <utility>
 
 namespace train {
 
@@ -66,10 +68,16 @@ void NcclSum::abandon() noexcept {
 }
 
 void NcclSum::abort() noexcept {
-  // An orderly end would wait for the others.
-  if (comm_ != nullptr)
-    (void)nccl_.comm_abort(comm_);
-  comm_ = nullptr;
+  auto* const comm = std::exchange(comm_, nullptr);
+  if (comm == nullptr)
+    return;
+  // An orderly end would wait for the others. This one waits for what is on the stream before the last sum, which may
+  // be many steps: whoever gives up says so meanwhile.
+  try {
+    aborting_ = std::jthread{[&nccl = nccl_, comm] { (void)nccl.comm_abort(comm); }};
+  } catch (const std::system_error&) { // no more threads
+    (void)nccl_.comm_abort(comm);
+  }
 }
 
 void NcclSum::watch(const std::stop_token& stop) {

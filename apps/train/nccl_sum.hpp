@@ -22,8 +22,8 @@ namespace train {
 /// member.
 ///
 /// Nothing in it waits for another member: what cannot go on says so, and the member asks again when it is woken.
-/// A thread of its own asks NCCL for errors, as NCCL tells them to nobody; nothing here is ever waited for. A member
-/// that dies leaves the others' sums on their streams: `abandon` ends them.
+/// A thread of its own asks NCCL for errors, as NCCL tells them to nobody; nothing here is ever waited for but at the
+/// object's own end. A member that dies leaves the others' sums on their streams: `abandon` ends them.
 class NcclSum {
 public:
   /// Who takes part: `id` is the same for all.
@@ -45,7 +45,7 @@ public:
                                                           const Place& place, std::function<void()> wake);
   NcclSum(const NcclSum&) = delete;
   NcclSum& operator=(const NcclSum&) = delete;
-  /// Gives up what is under way.
+  /// Gives up what is under way, and waits until NCCL has: for what the stream had before the last sum.
   ~NcclSum();
 
   /// Begins with the gradients that the stream finds, once `ready` is true. Before that NCCL refuses it, and the
@@ -59,7 +59,8 @@ public:
   /// Whether nothing is under way any more, on the stream either, so that it can be waited for without others.
   gpuactors::Result<bool> settled();
 
-  /// Gives up what is under way: the stream gets to its end, with whatever numbers. No step is begun after it.
+  /// Gives up what is under way: the stream gets to its end, with whatever numbers. No step is begun after it. Waits
+  /// for nothing.
   void abandon() noexcept;
 
 private:
@@ -99,6 +100,8 @@ private:
   /// Since when NCCL has been at that work.
   gpuactors::TimePoint busy_since_ = gpuactors::Clock::now();
   std::condition_variable_any wake_;
+  /// Ends the communicator that was given up.
+  std::jthread aborting_;
   std::jthread watcher_;
 };
 

@@ -23,7 +23,8 @@ namespace {
 /// A report of steps that is waited for once is made longer until it takes this long, and shorter beyond the second.
 constexpr std::chrono::milliseconds least_wait{50};
 constexpr std::chrono::milliseconds most_wait{200};
-constexpr std::uint64_t first_ahead = 32;
+/// So that a stop is seen after the first step, however long that takes.
+constexpr std::uint64_t first_ahead = 1;
 /// Steps of one report, and of all that are kept.
 constexpr std::uint64_t most_ahead = 16'384;
 /// Those that may be on their way to a reader, and the one that was not sent any more.

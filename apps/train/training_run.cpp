@@ -231,6 +231,7 @@ Result<StepReport> TrainingRun::advance(std::uint64_t most, std::uint64_t last_e
     most -= count;
   }
   GPUACTORS_TRY(stream_->synchronize());
+  next_order_ = 0; // the orders are all on the device
   StepReport report;
   for (std::size_t i = 0; i < used; ++i)
     collect(segments_[i], report);
@@ -244,6 +245,7 @@ Result<StepReport> TrainingRun::report() {
   auto& segment = segments_.front();
   GPUACTORS_TRY(fetch_losses(segment, 0, position_));
   GPUACTORS_TRY(stream_->synchronize());
+  next_order_ = 0;
   StepReport report;
   collect(segment, report);
   end_epoch_if_over();
@@ -429,13 +431,17 @@ Result<void> TrainingRun::take_snapshot() {
   std::vector<const gpuactors::Tensor*> sources{&trainer_.network().values()};
   for (const auto& memory : trainer_.memory())
     sources.push_back(&memory.values);
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (snapshot_.size() == i) {
-      GPUACTORS_LET(copy, stream_->tensor(sources[i]->dtype(), sources[i]->shape()));
-      snapshot_.push_back(std::move(copy));
+  if (snapshot_.empty()) {
+    // All or none: whoever restores it takes it for whole.
+    std::vector<gpuactors::Tensor> made;
+    for (const auto* source : sources) {
+      GPUACTORS_LET(copy, stream_->tensor(source->dtype(), source->shape()));
+      made.push_back(std::move(copy));
     }
-    GPUACTORS_TRY(stream_->copy(snapshot_[i], *sources[i]));
+    snapshot_ = std::move(made);
   }
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    GPUACTORS_TRY(stream_->copy(snapshot_[i], *sources[i]));
   snapshot_steps_ = trainer_.steps();
   snapshot_epoch_ = epoch_;
   return {};

@@ -196,6 +196,17 @@ TEST_CASE("a holder that ends stops what runs, withdraws what was deferred and b
   CHECK(control.begin(CallId{3}, 0).error().code() == Errc::not_begun);
 }
 
+TEST_CASE("a deferred call that the holder's end has withdrawn has run, and is not taken back", "[actor]") {
+  HolderControl control;
+  REQUIRE(control.begin(CallId{1}, 0).value());
+  control.defer(CallId{1}, [] {});
+  control.end();
+  REQUIRE(control.begin(CallId{2}, 0).value());
+  control.end();
+  control.stop_all();
+  CHECK_FALSE(control.take_back(CallId{1}));
+}
+
 TEST_CASE("the end is told once, when the devices are free and the handles are down", "[actor]") {
   HolderControl control;
   int told = 0;

@@ -36,16 +36,29 @@ private:
   Promise<Number> others_;
 };
 
-Cluster embed_waiter() {
+/// The answer that the first run of a task promises and does not give.
+Promise<Number> of_the_first_run;
+
+std::shared_ptr<const TypeRegistry> waiters() {
   static const auto registry = [] {
     auto made = std::make_shared<TypeRegistry>();
+    define_task(
+        "answer_later",
+        [](TaskContext&, const google::protobuf::Empty&) -> Future<Number> {
+          return waiting++ == 0 ? of_the_first_run.future() : Future<Number>::ready_with(number(2));
+        },
+        *made);
     define_actor<Waiter>("waiter", *made)
         .method("wait_for_others", &Waiter::wait_for_others)
         .method("answer_later", &Waiter::answer_later);
     return made;
   }();
   waiting = 0;
-  return embed(registry);
+  return registry;
+}
+
+Cluster embed_waiter() {
+  return embed(waiters());
 }
 
 } // namespace
@@ -81,4 +94,18 @@ TEST_CASE("a call that is to be answered later was not withdrawn when its actor 
   const auto answer = call.get();
   REQUIRE_FALSE(answer);
   CHECK(answer.error().code() == Errc::actor_died);
+}
+
+TEST_CASE("a task that is to answer later is lost with its lease, and made again where there is another one",
+          "[cluster]") {
+  of_the_first_run = {};
+  EmbedOptions options;
+  for (const auto* name : {"n0", "n1"})
+    options.nodes.push_back({.name = name, .devices = "host:1x64MiB"});
+  options.registry = waiters();
+  auto cluster = must(Cluster::embed(std::move(options)));
+  auto task = cluster.submit<Number>("answer_later", {}, {.gpus = 1, .max_retries = 1});
+  REQUIRE(eventually([] { return waiting == 1; }));
+  must(cluster.drain(must(cluster.state()).leases(0).node(), 0s));
+  CHECK(must(task.get()).value() == 2);
 }

@@ -54,6 +54,26 @@ TEST_CASE("the sum of a block is right, the same each time, and for fewer items 
   }
 }
 
+TEST_CASE("what threads read between two steps is what was there before the next one, and narrow numbers add up") {
+  FOR_EACH_DEVICE(candidate) {
+    auto context = open(candidate);
+    auto& stream = context->stream();
+    constexpr std::uint64_t rows = 50;
+    constexpr std::uint64_t columns = 2000;
+    auto x = stream.tensor_from(std::vector<float>(rows * columns, 5.0F));
+    REQUIRE(x);
+    REQUIRE(stream.launch(subtract_first, Blocks{rows}, columns, *x));
+    CHECK(*stream.to_host<float>(*x) == std::vector<float>(rows * columns, 0.0F));
+    constexpr std::uint64_t n = 100'000;
+    auto ones = stream.tensor_from(std::vector<BFloat16>(n, BFloat16{1.0F}));
+    auto sums = stream.tensor(DType::f32, {2});
+    REQUIRE(ones);
+    REQUIRE(sums);
+    REQUIRE(stream.launch(narrow_sums, Blocks{1}, n, *ones, *sums));
+    CHECK(*stream.to_host<float>(*sums) == std::vector<float>{100'000.0F, 100'000.0F});
+  }
+}
+
 TEST_CASE("the threads of a block exchange what they have by shared memory, also beyond 48 KiB") {
   FOR_EACH_DEVICE(candidate) {
     auto context = open(candidate);

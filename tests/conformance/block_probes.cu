@@ -5,6 +5,8 @@ namespace gpuactors::conformance {
 
 GPUACTORS_DEFINE_BLOCK_KERNEL(visit_all, VisitAll)
 GPUACTORS_DEFINE_BLOCK_KERNEL(block_sums, BlockSums)
+GPUACTORS_DEFINE_BLOCK_KERNEL(subtract_first, SubtractFirst)
+GPUACTORS_DEFINE_BLOCK_KERNEL(narrow_sums, NarrowSums)
 GPUACTORS_DEFINE_BLOCK_KERNEL(reverse_rows, ReverseRows)
 GPUACTORS_DEFINE_BLOCK_KERNEL(find_best, FindBest)
 GPUACTORS_DEFINE_BLOCK_KERNEL(take_shared, TakeShared)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gpuactors/device/block_kernel.hpp>
+#include <gpuactors/device/float16.hpp>
 #include <gpuactors/device/grid_kernel.hpp>
 
 namespace gpuactors::conformance {
@@ -28,6 +29,28 @@ struct BlockSums {
     const double* row = x + block.index() * columns;
     const double sum = block.sum(columns, [&](std::uint64_t c) { return row[c] * weight; });
     block.once([&] { sums[block.index()] = sum; });
+  }
+};
+
+/// Subtracts the first value of each row of x from all of them: each thread reads it outside of the step that
+/// overwrites it.
+struct SubtractFirst {
+  GPUACTORS_FUNCTION void operator()(auto& block, std::uint64_t columns, float* x) const {
+    float* row = x + block.index() * columns;
+    const float first = row[0];
+    block.each(columns, [&](std::uint64_t c) { row[c] -= first; });
+  }
+};
+
+/// sums[0] the sum of x, and sums[1] how many of its values are above zero: of types in which neither has room.
+struct NarrowSums {
+  GPUACTORS_FUNCTION void operator()(auto& block, std::uint64_t n, const BFloat16* x, float* sums) const {
+    const float sum = block.sum(n, [&](std::uint64_t i) { return x[i]; });
+    const int count = block.sum(n, [&](std::uint64_t i) { return static_cast<float>(x[i]) > 0; });
+    block.once([&] {
+      sums[0] = sum;
+      sums[1] = static_cast<float>(count);
+    });
   }
 };
 
@@ -82,6 +105,8 @@ struct TakeShared {
 
 GPUACTORS_DECLARE_BLOCK_KERNEL(visit_all, VisitAll);
 GPUACTORS_DECLARE_BLOCK_KERNEL(block_sums, BlockSums);
+GPUACTORS_DECLARE_BLOCK_KERNEL(subtract_first, SubtractFirst);
+GPUACTORS_DECLARE_BLOCK_KERNEL(narrow_sums, NarrowSums);
 GPUACTORS_DECLARE_BLOCK_KERNEL(reverse_rows, ReverseRows);
 GPUACTORS_DECLARE_BLOCK_KERNEL(find_best, FindBest);
 GPUACTORS_DECLARE_BLOCK_KERNEL(take_shared, TakeShared);

@@ -23,6 +23,8 @@ const fake::FakeKernel* find(const char* entry) {
   static const std::vector<fake::FakeKernel> all{
       fake_kernel(visit_all),
       fake_kernel(block_sums),
+      fake_kernel(subtract_first),
+      fake_kernel(narrow_sums),
       fake_kernel(reverse_rows),
       fake_kernel(find_best),
       fake_kernel(take_shared),

@@ -131,6 +131,21 @@ TEST_CASE("threads of a block sum what they share, each time with the same resul
   }
 }
 
+TEST_CASE("threads of a block have read what they read between two steps before the next one writes") {
+  constexpr std::uint64_t columns = 777;
+  std::vector<float> x(2 * columns, 5.0F);
+  run<SubtractFirst>(2, 0, columns, x.data());
+  CHECK(x == std::vector<float>(2 * columns, 0.0F));
+}
+
+TEST_CASE("threads of a block sum narrow numbers in a type that has room for the sum") {
+  constexpr std::uint64_t n = 100'000;
+  const std::vector<BFloat16> x(n, BFloat16{1.0F});
+  std::vector<float> sums(2);
+  run<NarrowSums>(1, 0, n, x.data(), sums.data());
+  CHECK(sums == std::vector<float>{100'000.0F, 100'000.0F});
+}
+
 TEST_CASE("threads of a block exchange values by shared memory, block after block") {
   constexpr std::uint64_t rows = 5;
   constexpr std::uint64_t columns = 777;

@@ -93,6 +93,21 @@ TEST_CASE("top_k leaves that many, and top_p those that have that much of the pr
   CHECK(choose({1, 0.9F, 2, 0, 0, 0}, 500).size() == 2);
 }
 
+TEST_CASE("top_k and top_p leave as many where a logit is no number, or far from all others") {
+  const auto chosen_of = [](Choice choice, const std::vector<float>& row) {
+    std::vector<std::int32_t> tokens_chosen;
+    for (const auto& [token, times] : choose(choice, 300, row))
+      tokens_chosen.push_back(token);
+    return tokens_chosen;
+  };
+  const Choice likeliest{1, 1, 1, 0, 0, 0};
+  const Choice two{1, 1, 2, 0, 0, 0};
+  CHECK(chosen_of(likeliest, {NAN, 1, 2, 3}) == std::vector<std::int32_t>{3});
+  CHECK(chosen_of(likeliest, {1, NAN, 3, 2}) == std::vector<std::int32_t>{2});
+  CHECK(chosen_of(two, {-INFINITY, 1, 2, 3}) == std::vector<std::int32_t>{2, 3});
+  CHECK(chosen_of(two, {-1e30F, 1, 2, 3}) == std::vector<std::int32_t>{2, 3});
+}
+
 TEST_CASE("tokens are chosen as often as they are likely, and the same for the same seed and turn") {
   constexpr int times = 40'000;
   const float temperature = 0.7F;

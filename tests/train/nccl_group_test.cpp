@@ -141,6 +141,28 @@ TEST_CASE("epochs are queued at once: no copy of losses waits for the device", "
   }
 }
 
+TEST_CASE("the orders of epochs take pinned memory for those that are queued at once, and no more", "[nccl]") {
+  const auto specs = must(gpuactors::parse_device_specs("cuda"));
+  const auto devices = must(gpuactors::make_devices(specs, gpuactors::discovery_options("test")));
+  fake::show_kernels(&find_kernel);
+  const auto context = must(gpuactors::Context::open(devices.front(), {}));
+  constexpr std::int64_t rows = 20'000;
+  const auto table = make_table(rows, 12, 4, 1);
+  TrainingSpec spec;
+  spec.trainer.network = {{12, 4}, nn::Activation::relu, gpuactors::DType::f32, 0.25, 4096};
+  spec.batch = 4096;
+  auto training = must(TrainingRun::make(context->stream(), spec, table.features, table.labels));
+  const auto most_pinned = reinterpret_cast<std::size_t (*)()>(
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), "fake_cuda_most_pinned"));
+  REQUIRE(most_pinned != nullptr);
+  must(training.advance(training.steps_per_epoch(), 100));
+  (void)most_pinned();
+  const auto before = most_pinned();
+  for (int epoch = 0; epoch < 10; ++epoch)
+    must(training.advance(training.steps_per_epoch(), 100));
+  CHECK(most_pinned() <= before + rows * sizeof(std::int32_t));
+}
+
 TEST_CASE("a group that sums by NCCL shrinks or stops when a member dies in an epoch", "[nccl]") {
   auto cluster = embed_cuda();
   auto lesson = make_lesson(cluster, make_table(400, 12, 4, 1));

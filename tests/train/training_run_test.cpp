@@ -168,6 +168,24 @@ TEST_CASE("a step that fails gives the rows back only when no copy reads them an
   must(training.step_on(rows, labels));
 }
 
+TEST_CASE("a snapshot for whose whole there is no memory is none", "[train]") {
+  namespace faulty = gpuactors::faulty;
+  const auto plan = std::make_shared<faulty::Plan>();
+  const auto devices = must(gpuactors::make_devices(must(gpuactors::parse_device_specs("host:1x64MiB")),
+                                                    gpuactors::discovery_options("test")));
+  const auto context = must(gpuactors::Context::open(std::make_shared<faulty::FaultyDevice>(devices.at(0), plan), {}));
+  const auto table = make_table(100, 6, 3, 1);
+  auto training = must(TrainingRun::make(context->stream(), small_training(), table.features, table.labels));
+  must(training.advance(training.steps_per_epoch(), 100));
+  // The weights, and what the optimizer remembers of them.
+  plan->reset();
+  plan->fail_at(faulty::Call::allocate, 2, gpuactors::Error{Errc::out_of_memory, "on purpose"});
+  REQUIRE_FALSE(training.take_snapshot());
+  CHECK_FALSE(training.has_snapshot());
+  must(training.take_snapshot());
+  CHECK(training.has_snapshot());
+}
+
 TEST_CASE("a run without rows for the test has nothing to say of its quality", "[train]") {
   auto spec = small_training();
   spec.test_part = 0;

@@ -208,7 +208,7 @@ bool HolderControl::take_back(CallId call, std::string_view by) {
   const std::lock_guard lock{mutex_};
   const auto& own = running_on(CallThread::own);
   // Calls run in order of arrival, so a call that somebody wants back is either the last that ended or comes later.
-  if (!call || call == own.call || call == own.last_ended || deferred_.count(call) > 0)
+  if (!call || call == own.call || call == own.last_ended || deferred_.count(call) > 0 || dropped_.contains(call))
     return false;
   // The call travels on the same path as this request and before it: `begin` sees it and takes the entry out.
   return !cancelled_.contains(call) && taken_back_.insert(call, by);

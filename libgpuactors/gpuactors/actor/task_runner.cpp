@@ -31,8 +31,10 @@ caf::behavior TaskRunner::make_behavior() {
 }
 
 void TaskRunner::on_exit() {
+  // Those whose answers come later are withdrawn, and lost with the lease: they may be repeated elsewhere.
+  control_->stop_all();
   answers_->fail_all(
-      control_->revoked().value_or(Error{Errc::lease_expired, "the lease ended before the task was done"}));
+      control_->revoked().value_or(Error{Errc::lease_revoked, "the lease ended before the task was done"}));
   if (placement_ != nullptr)
     control_->report_lost(placement_->lost_devices());
   placement_.reset();

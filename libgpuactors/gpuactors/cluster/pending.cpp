@@ -131,7 +131,8 @@ void PendingCall::on_reply(MessageContent& content) {
 void PendingCall::on_error(Error error) {
   if (retry_call(shared_from_this(), error))
     return;
-  if (error.code() == Errc::deadline_exceeded)
+  // Not if the method itself answers so: then it has ended.
+  if (error.code() == Errc::deadline_exceeded && Clock::now() >= call_.deadline)
     ask_to_stop(Cancel::ask);
   if (error.code() == Errc::worker_died)
     error = named(std::move(error));

@@ -24,15 +24,17 @@
 //   index(), count()          which block this is, and how many there are
 //   each(n, f)                calls f(0) .. f(n - 1), each once, on the threads of the block; waits for all
 //   once(f)                   calls f() on one of them; waits for it
-//   sum(n, f), most(n, f)     the sum of f(0) .. f(n - 1), their maximum (of numbers; n at least 1 for `most`)
+//   sum(n, f), most(n, f)     the sum of f(0) .. f(n - 1), in the type of their sums in C++ (f32 for 16-bit floats, int
+//   for
+//                             bool and small integers); their maximum (of numbers; n at least 1 for `most`)
 //   reduce(n, none, f, join)  joins f(0) .. f(n - 1) by `join`, of which `none` is the neutral element; no order of the
 //                             joins is promised, but it is the same each time on one kind of device
 //   shared_array<T>(block, n) memory that all threads of the block share, with undefined contents
 //
 // Code outside of these runs on every thread of a block: compute only local values there, and write memory inside. All
 // threads must reach the same calls with the same `n`, so conditions around the calls must not depend on the thread.
-// After `each` and `once`, all threads of the block see what these wrote. The style follows the hierarchical
-// parallelism of Kokkos (Trott et al., 2022).
+// After `each` and `once`, all threads of the block see what these wrote; what they read outside, they have read before
+// the next of them writes. The style follows the hierarchical parallelism of Kokkos (Trott et al., 2022).
 #pragma once
 
 #include <gpuactors/device/kernel.hpp>

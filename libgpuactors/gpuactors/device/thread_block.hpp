@@ -117,6 +117,8 @@ public:
 
   template <class F>
   GPUACTORS_FUNCTION void each(std::uint64_t n, const F& f) {
+    // Some thread may still be reading, outside of any step, what others write in this one.
+    lanes_.sync();
     for (std::uint64_t i = lanes_.thread(); i < n; i += lanes_.threads())
       f(i);
     lanes_.sync();
@@ -124,6 +126,7 @@ public:
 
   template <class F>
   GPUACTORS_FUNCTION void once(const F& f) {
+    lanes_.sync();
     if (lanes_.thread() == 0)
       f();
     lanes_.sync();
@@ -195,8 +198,11 @@ public:
 
   template <class F>
   [[nodiscard]] GPUACTORS_FUNCTION auto sum(std::uint64_t n, const F& f) {
-    using T = decltype(f(n));
-    return this->reduce(n, T{0}, f, [](T a, T b) { return static_cast<T>(a + b); });
+    // What C++ adds such values in: 16-bit floats in f32, small integers in int.
+    using T = decltype(f(n) + f(n));
+    return this->reduce(
+        n, T{0}, [&f](std::uint64_t i) { return static_cast<T>(f(i)); },
+        [](T a, T b) { return static_cast<T>(a + b); });
   }
 
   template <class F>

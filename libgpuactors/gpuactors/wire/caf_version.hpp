@@ -366,8 +366,10 @@ Written write_message([[maybe_unused]] caf::actor_system& system, [[maybe_unused
                       [[maybe_unused]] const Ts&... xs) {
 #if GPUACTORS_CAF_017
   namespace basp = caf::io::basp;
-  // The registry is where CAF finds the sender when the answer arrives.
-  system.registry().put(from->id(), from);
+  // The registry is where CAF finds the sender when the answer arrives. To look is cheaper than to put it there again:
+  // no thread waits for another one, and nothing is allocated.
+  if (system.registry().get(from->id()) == nullptr)
+    system.registry().put(from->id(), from);
   bytes.clear();
   caf::binary_serializer sink{system, bytes};
   sink.skip(basp::header_size);

@@ -102,10 +102,11 @@ Result<RequestPort::Ticket> RequestPort::add(std::shared_ptr<PendingReply> pendi
       shard.deadlines.emplace(deadline, ticket);
     entered = true;
   }
-  if (deadline != never) {
-    // The timer is only woken for a deadline earlier than the one it sleeps for; answered calls do not disturb it.
+  // The timer is only woken for a deadline earlier than the one it sleeps for; answered calls do not disturb it. A
+  // timer that looks for what is due has said so before, and does not miss the request, which is in the table by now.
+  if (deadline < timer_due_.load()) {
     const std::lock_guard lock{timer_mutex_};
-    if (deadline < timer_due_) {
+    if (deadline < timer_due_.load()) {
       timer_due_ = deadline;
       timer_wake_.notify_one();
     }
@@ -314,17 +315,18 @@ TimePoint RequestPort::Table::expire(TimePoint now) {
 void RequestPort::run_timer() {
   std::unique_lock lock{timer_mutex_};
   while (!stopping_) {
-    if (timer_due_ == never)
+    const TimePoint due = timer_due_;
+    if (due == never)
       timer_wake_.wait(lock);
     else
-      timer_wake_.wait_until(lock, timer_due_);
-    if (stopping_ || Clock::now() < timer_due_)
+      timer_wake_.wait_until(lock, due);
+    if (stopping_ || Clock::now() < timer_due_.load())
       continue;
     timer_due_ = never;
     lock.unlock();
     const auto next = table_->expire(Clock::now());
     lock.lock();
-    timer_due_ = std::min(timer_due_, next);
+    timer_due_ = std::min(timer_due_.load(), next);
   }
 }
 

@@ -184,7 +184,8 @@ private:
 
   std::mutex timer_mutex_;
   std::condition_variable timer_wake_;
-  TimePoint timer_due_ = never;
+  /// When the timer wakes; `never` while it looks for what is due. Changed with the mutex.
+  std::atomic<TimePoint> timer_due_{never};
   bool stopping_ = false;
   std::thread timer_;
 };

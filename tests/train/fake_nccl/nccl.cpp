@@ -79,6 +79,7 @@ struct World {
   std::string calls;
   int last_id = 0;
   int slowness = 0;
+  bool aborts_wait = false;
 };
 
 World& world() {
@@ -224,7 +225,8 @@ int ncclAllReduce(const void* source, void* target, std::size_t count, int type,
 
 int ncclCommAbort(void* comm) {
   auto& w = world();
-  const std::lock_guard lock{w.mutex};
+  std::unique_lock lock{w.mutex};
+  w.changed.wait(lock, [&w] { return !w.aborts_wait; });
   const auto found = w.comms.find(static_cast<Comm*>(comm));
   if (found == w.comms.end())
     return invalid_argument;
@@ -240,6 +242,12 @@ const char* fake_nccl_take_calls() {
   const std::lock_guard lock{world().mutex};
   taken = std::exchange(world().calls, {});
   return taken.c_str();
+}
+
+void fake_nccl_hold_aborts(bool hold) {
+  const std::lock_guard lock{world().mutex};
+  world().aborts_wait = hold;
+  world().changed.notify_all();
 }
 
 void fake_nccl_fail(const char* function, int code) {

@@ -10,6 +10,8 @@ const char* fake_nccl_take_calls();
 void fake_nccl_fail(const char* function, int code);
 /// Each later communicator, and each later sum, is said to be in progress by so many calls of ncclCommGetAsyncError.
 void fake_nccl_begin_slowly(int calls);
+/// Whether ends of communicators wait until this is called again with false.
+void fake_nccl_hold_aborts(bool hold);
 /// Communicators that exist.
 int fake_nccl_live();
 }

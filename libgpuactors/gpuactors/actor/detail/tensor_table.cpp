@@ -73,8 +73,12 @@ std::uint64_t TensorTable::hand_over(std::shared_ptr<TensorEntry> entry, Duratio
   if (closed_)
     return 0; // the caller still holds `entry`, so it does not end under the mutex
   const auto number = random_id();
-  open_[number] = HandOver{std::move(entry), deadline_after(Clock::now(), keep)};
-  stir();
+  const auto until = deadline_after(Clock::now(), keep);
+  open_[number] = HandOver{std::move(entry), until};
+  if (until < next_end_) {
+    next_end_ = until;
+    stir();
+  }
   return number;
 }
 
@@ -194,7 +198,7 @@ void TensorTable::keep_time() {
     stirred_->clear();
     std::vector<std::shared_ptr<TensorEntry>> ended;
     EndedLines lines;
-    auto next = end_hand_overs(Clock::now(), ended);
+    auto next = next_end_ = end_hand_overs(Clock::now(), ended);
     lines_.sweep(lines);
     std::vector<pollfd> polled{{stirred_->descriptor(), POLLIN, 0}};
     lines_.prepare(polled);

@@ -113,6 +113,8 @@ private:
   std::map<std::uint64_t, HandOver> open_;
   std::map<TensorName, Fetched> fetched_;
   TensorLines lines_;
+  /// When the keeper next looks for hand-overs whose time is up, at the latest.
+  TimePoint next_end_ = never;
   /// Wakes the keeper thread; set once, by `start`.
   std::optional<transport::Signal> stirred_;
   std::condition_variable fetch_ended_;

@@ -53,7 +53,7 @@ private:
       cell->info = info;
       cell->down = true;
     } else {
-      return on_error(found.error());
+      return on_unreachable(found.error());
     }
     complete(ActorRef{std::move(cell)});
   }

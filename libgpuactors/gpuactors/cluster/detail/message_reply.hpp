@@ -125,6 +125,12 @@ protected:
     return core_;
   }
 
+  /// What the request has created is of no use to this program.
+  void on_unreachable(Error error) {
+    if (this->complete(fail(std::move(error))))
+      undo();
+  }
+
 private:
   void undo() {
     const auto core = core_.lock();

@@ -73,7 +73,7 @@ void TaskDispatcher::submit(const std::shared_ptr<PendingTask>& task, std::share
     stop_timers(*task);
 }
 
-void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) {
+void TaskDispatcher::end(PendingTask& task, const Error& reason, Cancel how, Which which) {
   // `Cancel::force` also applies to a task that was cancelled without force and did not stop.
   if (task.finished() && how != Cancel::force)
     return;
@@ -82,7 +82,10 @@ void TaskDispatcher::cancel(PendingTask& task, const Error& reason, Cancel how) 
   caf::strong_actor_ptr worker;
   Outbox outbox;
   {
+    // In one go, so that no task is withdrawn as one that waits and has begun meanwhile.
     const std::lock_guard lock{mutex_};
+    if (which == Which::waiting && !TaskCore::wait_is_over(task))
+      return;
     if (const auto attempt = core_.withdraw(task, outbox.orders)) {
       worker = holders_.at(attempt->lease).worker;
       message.set_lease(attempt->lease.value());
@@ -365,12 +368,7 @@ void TaskDispatcher::start_timer(const std::shared_ptr<PendingTask>& task, Timer
     const auto late = weak_task.lock();
     if (dispatcher == nullptr || late == nullptr)
       return;
-    if (timer == Timer::queue) {
-      const std::lock_guard lock{dispatcher->mutex_};
-      if (!TaskCore::wait_is_over(*late))
-        return;
-    }
-    dispatcher->cancel(*late, error);
+    dispatcher->end(*late, error, Cancel::ask, timer == Timer::queue ? Which::waiting : Which::any);
   };
   // It may be due at once, or the other one, and end the task on another thread.
   std::atomic_ref{task->timers_[static_cast<std::size_t>(timer)]} = port_.after(wait, std::move(due)).value_or(0);

@@ -31,7 +31,9 @@ public:
               std::optional<Duration> queue_timeout, std::optional<Duration> deadline);
 
   /// Withdraws a task: a waiting task does not start any more, a running task is asked to stop.
-  void cancel(PendingTask& task, const Error& reason, Cancel how = Cancel::ask);
+  void cancel(PendingTask& task, const Error& reason, Cancel how = Cancel::ask) {
+    end(task, reason, how, Which::any);
+  }
 
   /// Allows a running task's stream `items` more items.
   void credit(const PendingTask& task, std::uint32_t items);
@@ -49,6 +51,10 @@ public:
   void close();
 
 private:
+  /// Which tasks are withdrawn.
+  enum class Which : std::uint8_t { any, waiting };
+
+  void end(PendingTask& task, const Error& reason, Cancel how, Which which);
   friend class PendingTask;
   class LeaseReply;
 
