@@ -170,8 +170,15 @@ std::vector<bool> Group::leave() {
   std::vector<bool> alive;
   for (std::size_t i = 0; i < members_.size(); ++i) {
     auto left = leaving[i].get(sign_of_life);
-    while (leaving[i].valid() && members_[i].call<Status>("status", google::protobuf::Empty{}, sign_of_life).get())
+    if (leaving[i].valid())
+      watcher_.notice(
+          fmt::format("worker {} is in the middle of a step, or stuck: the others wait while it answers", i));
+    // Who is told to stop waits for nobody's step.
+    while (leaving[i].valid() && !watcher_.stop()
+           && members_[i].call<Status>("status", google::protobuf::Empty{}, sign_of_life).get())
       left = leaving[i].get(sign_of_life);
+    if (leaving[i].valid()) // it may have left since
+      left = leaving[i].get(gpuactors::Duration::zero());
     alive.push_back(left.has_value());
   }
   return alive;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 namespace train {
@@ -75,7 +75,7 @@ void NcclSum::abort() noexcept {
   // be many steps: whoever gives up says so meanwhile.
   try {
     aborting_ = std::jthread{[&nccl = nccl_, comm] { (void)nccl.comm_abort(comm); }};
-  } catch (const std::system_error&) { // no more threads
+  } catch (const std::exception&) { // no more threads, or memory
     (void)nccl_.comm_abort(comm);
   }
 }

@@ -99,6 +99,11 @@ TEST_CASE("of handles for libraries of others on several devices, the one that w
     const auto second = *contexts[1]->stream().native();
     first.reset();
     CHECK(current() == 1);
+    // The first device twice: the first of the two goes.
+    first = std::make_unique<NativeStream>(*contexts[0]->stream().native());
+    const auto third = *contexts[1]->stream().native();
+    *first = *contexts[0]->stream().native();
+    CHECK(current() == 0);
   }
   CHECK(current() == -1);
 }

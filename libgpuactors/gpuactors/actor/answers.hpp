@@ -201,7 +201,7 @@ public:
   void tell_if_dropped(CallId call, Result<Payload>& result) const {
     if (!result && result.error().code() == Errc::cancelled && control_->was_dropped(call))
       result = fail(control_->revoked().value_or(
-          Error{Errc::lease_revoked, "the actor was told to end before the answer of the call was there"}));
+          Error{Errc::lease_revoked, "its holder was told to end before the answer of the call was there"}));
   }
 
   /// Delivers the deferred answers that are ready. Host's thread.

@@ -75,6 +75,10 @@ public:
     ActorReply::on_error(std::move(error));
   }
 
+  void on_unreachable(Error error) override {
+    on_error(std::move(error));
+  }
+
 private:
   const std::string who_;
   const Duration timeout_;

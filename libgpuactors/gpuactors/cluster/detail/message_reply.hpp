@@ -126,7 +126,7 @@ protected:
   }
 
   /// What the request has created is of no use to this program.
-  void on_unreachable(Error error) {
+  virtual void on_unreachable(Error error) {
     if (this->complete(fail(std::move(error))))
       undo();
   }

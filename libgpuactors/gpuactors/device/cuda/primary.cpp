@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 namespace gpuactors::cuda {
@@ -92,24 +94,41 @@ Result<void> Primary::probe() {
   return check(driver_.mem_get_info(&free, &total), "cuMemGetInfo");
 }
 
-ContextScope::ContextScope(const Primary& primary, bool always)
-  : driver_(primary.driver()), context_(primary.context()) {
+namespace {
+
+/// Those of this thread that may end in any order, in the order in which they began.
+thread_local std::vector<const ContextScope*> loose_scopes;
+
+} // namespace
+
+ContextScope::ContextScope(const Primary& primary, bool always) : driver_(primary.driver()), is_loose_(always) {
   CUcontext now = nullptr;
-  if (!always && driver_.ctx_get_current(&now) == CUDA_SUCCESS && now == context_)
+  if (!always && driver_.ctx_get_current(&now) == CUDA_SUCCESS && now == primary.context())
     return;
-  pushed_ = driver_.ctx_push_current(context_) == CUDA_SUCCESS;
+  pushed_ = driver_.ctx_push_current(primary.context()) == CUDA_SUCCESS;
+  if (pushed_ && is_loose_)
+    loose_scopes.push_back(this);
 }
 
 ContextScope::~ContextScope() {
   if (!pushed_)
     return;
-  std::vector<CUcontext> later;
   CUcontext top = nullptr;
-  while (driver_.ctx_pop_current(&top) == CUDA_SUCCESS && top != nullptr && top != context_)
-    later.push_back(top);
+  if (!is_loose_) {
+    (void)driver_.ctx_pop_current(&top);
+    return;
+  }
+  const auto own = std::find(loose_scopes.begin(), loose_scopes.end(), this);
+  if (own == loose_scopes.end())
+    return; // on another thread, which has nothing of it
   // Those that began later go on.
+  std::vector<CUcontext> later(static_cast<std::size_t>(std::distance(own, loose_scopes.end()) - 1));
+  for (auto& context : later)
+    (void)driver_.ctx_pop_current(&context);
+  (void)driver_.ctx_pop_current(&top);
   for (auto context = later.rbegin(); context != later.rend(); ++context)
     (void)driver_.ctx_push_current(*context);
+  loose_scopes.erase(own);
 }
 
 } // namespace gpuactors::cuda

@@ -75,7 +75,7 @@ public:
 
 private:
   const Driver& driver_;
-  CUcontext context_;
+  const bool is_loose_;
   bool pushed_ = false;
 };
 

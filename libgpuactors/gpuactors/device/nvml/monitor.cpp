@@ -249,6 +249,7 @@ Result<std::optional<GpuEvent>> Monitor::wait(std::chrono::milliseconds timeout)
   if (result == gpu_is_lost) {
     find_lost();
     leave_lost();
+    find_lost(); // those that were lost meanwhile, for whose events nobody can register any more
     if (!losses_.empty())
       return take_loss();
   }
