@@ -15,6 +15,7 @@
 namespace train::test {
 
 using gpuactors::Errc;
+namespace faulty = gpuactors::faulty;
 using gpuactors::test::TemporaryFolder;
 
 namespace {
@@ -29,10 +30,14 @@ TrainingSpec small_training(gpuactors::DType dtype = gpuactors::DType::f32) {
 
 /// A run on a device of its own.
 struct Study {
-  explicit Study(const TrainingSpec& spec, std::int64_t rows = 100) : table(make_table(rows, 6, 3, 1)) {
+  /// @param fails whether the device fails as `plan` says.
+  explicit Study(const TrainingSpec& spec, std::int64_t rows = 100, bool fails = false)
+    : table(make_table(rows, 6, 3, 1)) {
     const auto specs = must(gpuactors::parse_device_specs("host:1x64MiB"));
-    const auto devices = must(gpuactors::make_devices(specs, gpuactors::discovery_options("test")));
-    context = must(gpuactors::Context::open(devices.at(0), {}));
+    auto device = must(gpuactors::make_devices(specs, gpuactors::discovery_options("test"))).at(0);
+    if (fails)
+      device = std::make_shared<faulty::FaultyDevice>(device, plan);
+    context = must(gpuactors::Context::open(device, {}));
     training.emplace(must(TrainingRun::make(context->stream(), spec, table.features, table.labels)));
   }
 
@@ -46,6 +51,7 @@ struct Study {
   }
 
   Table table;
+  std::shared_ptr<faulty::Plan> plan = std::make_shared<faulty::Plan>();
   std::unique_ptr<gpuactors::Context> context;
   std::optional<TrainingRun> training;
 };
@@ -150,13 +156,10 @@ TEST_CASE("a checkpoint of other data is refused, though there are as many rows"
 }
 
 TEST_CASE("a step that fails gives the rows back only when no copy reads them any more", "[train]") {
-  namespace faulty = gpuactors::faulty;
-  const auto plan = std::make_shared<faulty::Plan>();
-  const auto devices = must(gpuactors::make_devices(must(gpuactors::parse_device_specs("host:1x64MiB")),
-                                                    gpuactors::discovery_options("test")));
-  const auto context = must(gpuactors::Context::open(std::make_shared<faulty::FaultyDevice>(devices.at(0), plan), {}));
-  const auto table = make_table(100, 6, 3, 1);
-  auto training = must(TrainingRun::make(context->stream(), small_training(), table.features, table.labels));
+  Study study{small_training(), 100, true};
+  const auto& table = study.table;
+  const auto& plan = study.plan;
+  auto& training = *study.training;
   const auto rows = std::span{table.features}.first(5 * 6);
   const auto labels = std::span{table.labels}.first(5);
   plan->reset();
@@ -169,13 +172,9 @@ TEST_CASE("a step that fails gives the rows back only when no copy reads them an
 }
 
 TEST_CASE("a snapshot for whose whole there is no memory is none", "[train]") {
-  namespace faulty = gpuactors::faulty;
-  const auto plan = std::make_shared<faulty::Plan>();
-  const auto devices = must(gpuactors::make_devices(must(gpuactors::parse_device_specs("host:1x64MiB")),
-                                                    gpuactors::discovery_options("test")));
-  const auto context = must(gpuactors::Context::open(std::make_shared<faulty::FaultyDevice>(devices.at(0), plan), {}));
-  const auto table = make_table(100, 6, 3, 1);
-  auto training = must(TrainingRun::make(context->stream(), small_training(), table.features, table.labels));
+  Study study{small_training(), 100, true};
+  const auto& plan = study.plan;
+  auto& training = *study.training;
   must(training.advance(training.steps_per_epoch(), 100));
   // The weights, and what the optimizer remembers of them.
   plan->reset();

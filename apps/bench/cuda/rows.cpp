@@ -257,9 +257,8 @@ Row upload_row(const std::string& name, int repeat, std::size_t bytes, const cha
 class BareTask {
 public:
   BareTask(const std::shared_ptr<Device>& device, Share share, std::int64_t n)
-    : context_(check(Context::open(device, {share, memory_bytes, "bench", nullptr}))), matrices_{make_matrix(n),
-                                                                                                 make_matrix(n),
-                                                                                                 make_matrix(n)},
+    : context_(check(Context::open(device, {share, memory_bytes, "bench", nullptr}))), // first: it has the memory
+      matrices_{make_matrix(n), make_matrix(n), make_matrix(n)},
       workspace_(check(context_->stream().allocate(workspace_bytes))), native_(make_native()),
       trip_(static_cast<CUstream>(native_.handle()),
             {n, matrices_[0].data<float>(), matrices_[1].data<float>(), matrices_[2].data<float>(), workspace_.data(),

@@ -24,9 +24,9 @@
 //   index(), count()          which block this is, and how many there are
 //   each(n, f)                calls f(0) .. f(n - 1), each once, on the threads of the block; waits for all
 //   once(f)                   calls f() on one of them; waits for it
-//   sum(n, f), most(n, f)     the sum of f(0) .. f(n - 1), in the type of their sums in C++ (f32 for 16-bit floats, int
-//   for
-//                             bool and small integers); their maximum (of numbers; n at least 1 for `most`)
+//   sum(n, f)                 the sum of f(0) .. f(n - 1), in the type that C++ adds such values in: f32 for 16-bit
+//                             floats, int for bool and small integers
+//   most(n, f)                their maximum; n at least 1
 //   reduce(n, none, f, join)  joins f(0) .. f(n - 1) by `join`, of which `none` is the neutral element; no order of the
 //                             joins is promised, but it is the same each time on one kind of device
 //   shared_array<T>(block, n) memory that all threads of the block share, with undefined contents

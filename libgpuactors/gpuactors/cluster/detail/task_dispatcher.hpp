@@ -51,12 +51,13 @@ public:
   void close();
 
 private:
+  friend class PendingTask;
+  class LeaseReply;
+
   /// Which tasks are withdrawn.
   enum class Which : std::uint8_t { any, waiting };
 
   void end(PendingTask& task, const Error& reason, Cancel how, Which which);
-  friend class PendingTask;
-  class LeaseReply;
 
   using Orders = TaskCore::Orders;
   using ShapePtr = TaskCore::ShapePtr;
