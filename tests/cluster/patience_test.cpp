@@ -5,6 +5,7 @@
 #include <support/eventually.hpp>
 
 #include <atomic>
+#include <thread>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -32,6 +33,22 @@ public:
     return restarts() == 0 ? others_.future() : Future<Number>::ready_with(number(restarts()));
   }
 
+  /// In the first life, works until it is asked to stop.
+  Result<Number> work(const google::protobuf::Empty&) {
+    ++waiting;
+    if (restarts() > 0)
+      return number(restarts());
+    while (!stop_requested())
+      std::this_thread::yield();
+    return fail(Errc::cancelled, "asked to stop");
+  }
+
+  /// Writes as long as somebody reads.
+  Result<void> write(const google::protobuf::Empty&, ReplyStream<Number>& out) {
+    for (++waiting;;)
+      GPUACTORS_TRY(out.write(number(1)));
+  }
+
 private:
   Promise<Number> others_;
 };
@@ -50,7 +67,9 @@ std::shared_ptr<const TypeRegistry> waiters() {
         *made);
     define_actor<Waiter>("waiter", *made)
         .method("wait_for_others", &Waiter::wait_for_others)
-        .method("answer_later", &Waiter::answer_later);
+        .method("answer_later", &Waiter::answer_later)
+        .method("work", &Waiter::work)
+        .method("write", &Waiter::write);
     return made;
   }();
   waiting = 0;
@@ -83,6 +102,26 @@ TEST_CASE("a call that is to be answered later is lost with its actor's life, an
   REQUIRE(eventually([] { return waiting == 1; }));
   must(cluster.kill(actor, {.restart = true}));
   CHECK(must(call.get()).value() == 1);
+}
+
+TEST_CASE("a call that stops because its actor ends is lost with its life, and made again in the next", "[cluster]") {
+  auto cluster = embed_waiter();
+  const auto actor = must(cluster.spawn("waiter", {}, {.max_restarts = 1, .max_task_retries = 1}));
+  auto call = actor.call<Number>("work");
+  REQUIRE(eventually([] { return waiting == 1; }));
+  must(cluster.kill(actor, {.restart = true, .grace = 2s}));
+  CHECK(must(call.get()).value() == 1);
+}
+
+TEST_CASE("the reader of a stream whose actor is told to end has not withdrawn it", "[cluster]") {
+  auto cluster = embed_waiter();
+  const auto actor = must(cluster.spawn("waiter"));
+  auto stream = actor.stream<Number>("write");
+  REQUIRE(eventually([] { return waiting == 1; }));
+  must(cluster.kill(actor, {.grace = 2s}));
+  const auto end = stream.for_each([](const Number&) {});
+  REQUIRE_FALSE(end);
+  CHECK(end.error().code() == Errc::lease_revoked);
 }
 
 TEST_CASE("a call that is to be answered later was not withdrawn when its actor is killed", "[cluster]") {

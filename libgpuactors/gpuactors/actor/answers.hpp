@@ -196,14 +196,6 @@ public:
       promise.deliver(to_caf(named(result.error())));
   }
 
-  /// Makes `cancelled` of a call that the end of the holder has withdrawn, and not its caller, say so: it is lost with
-  /// this life, and its caller may make it again.
-  void tell_if_dropped(CallId call, Result<Payload>& result) const {
-    if (!result && result.error().code() == Errc::cancelled && control_->was_dropped(call))
-      result = fail(control_->revoked().value_or(
-          Error{Errc::lease_revoked, "its holder was told to end before the answer of the call was there"}));
-  }
-
   /// Delivers the deferred answers that are ready. Host's thread.
   void deliver() {
     std::vector<std::pair<std::uint64_t, Result<Payload>>> ready;
@@ -216,7 +208,7 @@ public:
       if (found.empty())
         continue;
       auto& [call, promise, host, count] = found.mapped();
-      tell_if_dropped(call, result);
+      control_->tell_if_dropped(call, result);
       count.answered(result);
       give(host, promise, std::move(result));
       // The call is settled only after its answer is sent: a call that is neither deferred nor answered could be taken

@@ -98,7 +98,7 @@ void HeldCalls::run(std::uint64_t batch, Actor& object, caf::event_based_actor* 
     answers.assign(running.size(), fail(*failure));
   for (std::size_t i = 0; i < running.size(); ++i) {
     const auto id = running[i].waiting.call.id;
-    answers_->tell_if_dropped(id, answers[i]);
+    control_->tell_if_dropped(id, answers[i]);
     running[i].count.answered(answers[i]);
     answers_->give(host, running[i].waiting.promise, std::move(answers[i]));
     // After its answer is sent: what is neither deferred nor answered could be taken back.

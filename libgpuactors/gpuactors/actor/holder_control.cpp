@@ -127,9 +127,13 @@ void HolderControl::defer(CallId call, std::function<void()> withdraw, CallThrea
   withdraw();
 }
 
-bool HolderControl::was_dropped(CallId call) const {
+void HolderControl::tell_if_dropped(CallId call, Result<Payload>& answer) const {
+  if (answer || answer.error().code() != Errc::cancelled)
+    return;
   const std::lock_guard lock{mutex_};
-  return dropped_.contains(call);
+  if (dropped_.contains(call))
+    answer = fail(revoked_.value_or(
+        Error{Errc::lease_revoked, "its holder was told to end before the answer of the call was there"}));
 }
 
 std::uint32_t HolderControl::keep(CallId call, std::function<void()> withdraw,
@@ -235,7 +239,8 @@ void HolderControl::stop_all() {
     const std::lock_guard lock{mutex_};
     ending_ = true;
     for (auto& running : running_)
-      running.stop.store(true, std::memory_order_relaxed);
+      if (!running.stop.exchange(true, std::memory_order_relaxed) && running.call)
+        dropped_.insert(running.call);
     wake_.notify_all();
     deferred.swap(deferred_);
     for (const auto& [call, one] : deferred)

@@ -139,9 +139,9 @@ public:
     return waits_end_;
   }
 
-  /// Returns whether the end of the holder, and not the caller, has withdrawn a call whose answer was deferred. Any
-  /// thread.
-  [[nodiscard]] bool was_dropped(CallId call) const;
+  /// Makes an `answer` that says `cancelled`, of a call that the end of the holder has stopped or withdrawn, and not
+  /// its caller, say so: it is lost with this life, and its caller may make it again. Any thread.
+  void tell_if_dropped(CallId call, Result<Payload>& answer) const;
 
   /// Prepares for a kill of the process: like `revoke`, but also answers running calls with the error at once, whatever
   /// they go on to do. Any thread but the holder's.
@@ -260,7 +260,7 @@ private:
   std::optional<Error> revoked_;
   std::optional<Error> ends_itself_;
   std::unordered_map<CallId, Deferred> deferred_;
-  // Deferred calls that the end of the holder has withdrawn.
+  // Calls that the end of the holder, and not their callers, has stopped or withdrawn.
   std::unordered_set<CallId> dropped_;
   const std::shared_ptr<std::atomic<bool>> waits_end_ = std::make_shared<std::atomic<bool>>(false);
   // Calls cancelled before they began; a cancellation may arrive after the call's answer. And calls taken back.

@@ -172,6 +172,9 @@ Answer run_call(const Call& call, HostedCall& frame, std::string_view type, cons
   if (answer && frame.stop_requested())
     if (auto revoked = control.revoked())
       answer = Result<Payload>{fail(std::move(*revoked))};
+  // A method that stops because it was asked to, or that passes on what its stream said.
+  if (answer)
+    control.tell_if_dropped(call.id, *answer);
   if (const auto& kept = frame.kept()) {
     kept->method_returned(answer.value_or(Payload{}));
     return std::nullopt;
