@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -48,6 +49,63 @@ std::optional<std::string> template_of(const nlohmann::json& config) {
   return std::nullopt;
 }
 
+/// Classes of transformers 4 that ignore what tokenizer.json puts around texts and put their own tokens there; and
+/// whether they begin texts with one unless they are told.
+constexpr std::pair<std::string_view, bool> own_ends[] = {{"LlamaTokenizer", true},
+                                                          {"CodeLlamaTokenizer", true},
+                                                          {"GemmaTokenizer", true},
+                                                          {"CohereTokenizer", true},
+                                                          {"GPTNeoXTokenizer", false}};
+
+/// The token of this name, as a list, if `is_there`. `otherwise`: how it is written if nothing says so.
+Result<std::vector<std::int32_t>> token_of(bool is_there, const char* name, const char* otherwise, const Json& specials,
+                                           const Tokenizer& tokenizer) {
+  if (!is_there)
+    return std::vector<std::int32_t>{};
+  const auto written = specials.value(name, std::string{otherwise});
+  const auto token = tokenizer.find(written);
+  if (!token)
+    return fail(Errc::unsupported, fmt::format("{} puts {} around texts, and tokenizer.json has no token \"{}\"",
+                                               config_file, name, written));
+  return std::vector{*token};
+}
+
+Result<bool> read_flag(const nlohmann::json& config, const char* name, bool otherwise) {
+  const auto found = config.find(name);
+  if (found == config.end())
+    return otherwise;
+  if (!found->is_boolean())
+    return fail(Errc::unsupported, fmt::format("{} of {} is neither true nor false", name, config_file));
+  return found->get<bool>();
+}
+
+/// What a configuration says of the tokens around texts; nothing if that is for tokenizer.json to say.
+Result<std::optional<Ends>> read_ends(const nlohmann::json& config, const Json& specials, const Tokenizer& tokenizer) {
+  const auto name = config.value("tokenizer_class", nlohmann::json{});
+  std::string_view named = name.is_string() ? std::string_view{name.get_ref<const std::string&>()} : "";
+  if (named.ends_with("Fast"))
+    named.remove_suffix(4);
+  const auto* own =
+      std::find_if(std::begin(own_ends), std::end(own_ends), [named](const auto& one) { return one.first == named; });
+  if (own == std::end(own_ends))
+    return std::optional<Ends>{};
+  GPUACTORS_LET(has_begin, read_flag(config, "add_bos_token", own->second));
+  GPUACTORS_LET(has_end, read_flag(config, "add_eos_token", false));
+  GPUACTORS_LET(begin, token_of(has_begin, "bos_token", "<s>", specials, tokenizer));
+  GPUACTORS_LET(end, token_of(has_end, "eos_token", "</s>", specials, tokenizer));
+  // Only transformers 4 write these: whoever wrote them had what they say.
+  if (config.contains("add_bos_token") || config.contains("add_eos_token"))
+    return std::optional{Ends{std::move(begin), std::move(end)}};
+  // Without them, transformers 5 go by tokenizer.json.
+  GPUACTORS_LET(of_file, tokenizer.encode("", true));
+  if (of_file != begin)
+    return fail(Errc::unsupported,
+                fmt::format("whether texts of this model begin with a token is unknown: tokenizer.json puts {} around "
+                            "them and a {} puts {}; add_bos_token in {} would say it",
+                            of_file.size(), named, begin.size(), config_file));
+  return std::optional<Ends>{};
+}
+
 /// Lists of texts become one text, as templates that know nothing else expect it.
 Result<void> join_contents(Json& message) {
   if (!message.is_object())
@@ -86,7 +144,8 @@ Result<Language> Language::load(const std::filesystem::path& folder, std::int64_
   auto specials = Json::object();
   for (const auto* name : special_names)
     add_special(specials, name, config);
-  Language language{std::move(tokenizer), std::move(specials)};
+  auto ends = read_ends(config, specials, tokenizer);
+  Language language{std::move(tokenizer), std::move(specials), std::move(ends)};
   auto chat = template_of(config);
   // Where there are both, transformers take the file.
   GPUACTORS_LET(chat_text, nn::read_text_if_there(folder / "chat_template.jinja"));
@@ -106,7 +165,15 @@ Result<Language> Language::load(const std::filesystem::path& folder, std::int64_
 }
 
 Result<std::vector<std::int32_t>> Language::tokens_of(std::string_view text) const {
-  return tokenizer_.encode(text, true);
+  if (!ends_)
+    return fail(ends_.error());
+  const auto& ends = *ends_;
+  if (!ends)
+    return tokenizer_.encode(text, true);
+  GPUACTORS_LET(tokens, tokenizer_.encode(text, false));
+  tokens.insert(tokens.begin(), ends->begin.begin(), ends->begin.end());
+  tokens.insert(tokens.end(), ends->end.begin(), ends->end.end());
+  return tokens;
 }
 
 Result<std::vector<std::int32_t>> Language::tokens_of_chat(std::string_view document,

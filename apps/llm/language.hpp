@@ -19,6 +19,12 @@
 
 namespace llm {
 
+/// Tokens that are put before and behind those of a text.
+struct Ends {
+  std::vector<std::int32_t> begin;
+  std::vector<std::int32_t> end;
+};
+
 /// Tokens of texts and of conversations, and back. Any thread.
 class Language {
 public:
@@ -34,7 +40,8 @@ public:
     return tokenizer_;
   }
 
-  /// Returns the tokens of a text that the model goes on with. @returns the errors of `Tokenizer::encode`.
+  /// Returns the tokens of a text that the model goes on with, with those that the files put around texts.
+  /// @returns the errors of `Tokenizer::encode`; `unsupported` where the files do not agree about that.
   [[nodiscard]] gpuactors::Result<std::vector<std::int32_t>> tokens_of(std::string_view text) const;
 
   /// Returns the tokens of a conversation, up to where the model's answer begins: a JSON object with "messages" and, as
@@ -46,14 +53,16 @@ public:
                                                                             std::chrono::local_seconds now) const;
 
 private:
-  Language(Tokenizer tokenizer, nlohmann::ordered_json specials)
-    : tokenizer_(std::move(tokenizer)), specials_(std::move(specials)) {
+  Language(Tokenizer tokenizer, nlohmann::ordered_json specials, gpuactors::Result<std::optional<Ends>> ends)
+    : tokenizer_(std::move(tokenizer)), specials_(std::move(specials)), ends_(std::move(ends)) {
     // nop
   }
 
   Tokenizer tokenizer_;
   /// What templates see of special tokens: "bos_token" and others.
   nlohmann::ordered_json specials_;
+  /// What the configuration puts around texts in the place of tokenizer.json; nothing if it does not.
+  gpuactors::Result<std::optional<Ends>> ends_;
   std::optional<ChatTemplate> chat_;
   /// Where there is no template.
   gpuactors::Error without_chat_{gpuactors::Errc::unsupported, "the model's folder has no chat template"};

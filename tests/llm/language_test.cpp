@@ -1,4 +1,6 @@
 // Texts and conversations of a model's folder, as tokens.
+#include "tokenizer_files.hpp"
+
 #include <gpuactors/base/fingerprint.hpp>
 
 #include <apps/llm/json.hpp>
@@ -76,6 +78,44 @@ TEST_CASE("what is no conversation is refused, and so is what would take long to
   refused("}" + std::string(100, ']'), "the conversation is no JSON object");
   // Files may have more: nobody sends them.
   must(llm::parse_object("{" + keys + "}", "a file"));
+}
+
+TEST_CASE(
+    "the tokens around texts are those that the configuration's class and flags put there, as transformers 4 do") {
+  auto file = llm::test::read_json("llama_3.json");
+  const auto with_begin = file["post_processor"];
+  const auto only_bytes = nlohmann::json::parse(R"({"type": "ByteLevel", "trim_offsets": false})");
+  const TemporaryFolder folder;
+  const auto tokens = [&](const nlohmann::json& post_processor, const std::string& config) {
+    file["post_processor"] = post_processor;
+    write(folder / "tokenizer.json", file.dump());
+    write(folder / "tokenizer_config.json",
+          R"({"bos_token": {"content": "<|begin_of_text|>"}, "eos_token": "<|eot_id|>")" + config + "}");
+    gpuactors::Fingerprint fingerprint;
+    return must(Language::load(folder / ".", vocabulary, fingerprint)).tokens_of("a");
+  };
+  const auto llama = [](const std::string& more) { return R"(, "tokenizer_class": "LlamaTokenizerFast")" + more; };
+  const auto plain = must(tokens(only_bytes, ""));
+  const auto begun = must(tokens(with_begin, ""));
+  REQUIRE(begun.size() == plain.size() + 1);
+  const auto end = *llm::test::make_tokenizer(file).find("<|eot_id|>");
+  auto both = begun;
+  both.push_back(end);
+  // DeepSeek-R1-Distill-Qwen and others have such files.
+  CHECK(must(tokens(only_bytes, llama(R"(, "add_bos_token": true, "add_eos_token": false)"))) == begun);
+  CHECK(must(tokens(nullptr, llama(R"(, "add_bos_token": true)"))) == begun);
+  CHECK(must(tokens(nullptr, llama(R"(, "add_eos_token": true)"))) == both);
+  CHECK(must(tokens(with_begin, llama(R"(, "add_bos_token": false)"))) == plain);
+  CHECK(must(tokens(with_begin, llama(R"(, "add_bos_token": true)"))) == begun);
+  // Other classes go by tokenizer.json.
+  CHECK(must(tokens(only_bytes, R"(, "tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": true)")) == plain);
+  CHECK(must(tokens(with_begin, R"(, "tokenizer_class": 1, "add_bos_token": false)")) == begun);
+  // Versions of transformers that go by the flags and by the file agree, or do not.
+  CHECK(must(tokens(with_begin, llama(""))) == begun);
+  CHECK(must(tokens(nullptr, R"(, "tokenizer_class": "GPTNeoXTokenizer")")) == plain);
+  CHECK(says(tokens(only_bytes, llama("")), "whether texts of this model begin with a token is unknown"));
+  CHECK(says(tokens(nullptr, llama(R"(, "add_bos_token": null)")), "is neither true nor false"));
+  CHECK(says(tokens(nullptr, llama(R"(, "add_bos_token": true, "bos_token": "none")")), "has no token \"none\""));
 }
 
 TEST_CASE("a template that is unknown here leaves texts, and a folder without one too", "[llm]") {
