@@ -14,6 +14,7 @@ using namespace llm;
 using gpuactors::Errc;
 using gpuactors::Result;
 using gpuactors::test::fails;
+using gpuactors::test::says;
 using Json = nlohmann::ordered_json;
 
 namespace {
@@ -248,6 +249,64 @@ TEST_CASE("no template renders without an end, or more than it may") {
               Errc::invalid_argument, "limit"));
   CHECK(fails(failed("{{ ([''] * 10000) | join('b' * 1000) | length }}", Json::object(), small), Errc::invalid_argument,
               "limit"));
+}
+
+TEST_CASE("what is undefined takes no more memory than it may, however long its name") {
+  RenderOptions small;
+  small.made_bytes = 1 << 20U;
+  CHECK(*render("{{ ([0] * 999) | map(attribute='a' * 99999) | list | length }}", Json::object(), small) == "999");
+  CHECK(fails(failed("{{ ([0] * 6000) | map(attribute='abcdefgh') | list | length }}", Json::object(), small),
+              Errc::invalid_argument, "1048576 bytes"));
+  const auto name = repeated("x", 99'999);
+  CHECK(failed("{{ " + name + ".y }}").message().size() < 200);
+  CHECK(failed("{{ {}['" + name + "'].y }}").message().size() < 200);
+  CHECK(failed("{% macro m(" + name + ") %}{{ " + name + ".y }}{% endmacro %}{{ m() }}").message().size() < 200);
+}
+
+TEST_CASE("whatever goes through a long text or tuple takes steps for it") {
+  RenderOptions small;
+  small.steps = 100'000;
+  const auto rendered = [&](const std::string& expression, int times) {
+    return render("{% set big = 'a' * 99999 %}{% set many = ('b',) * 9999 %}{% for i in range(" + std::to_string(times)
+                      + ") %}" + expression + "{% endfor %}",
+                  {{"key", std::string(99'999, 'a')}, {"dict", {{std::string(99'998, 'a') + "b", 1}}}}, small);
+  };
+  for (const char* expression :
+       {"{{ ''.strip(big) }}", "{{ '' | trim(big) }}", "{{ 'x'.startswith(many) }}", "{{ big[999999] }}",
+        "{% for c in big %}{% break %}{% endfor %}", "{{ {}[many] }}", "{{ dict[key] }}",
+        "{{ [1] | map(attribute=big) | list | length }}", "{{ big | int }}", "{{ big | float }}"}) {
+    INFO(expression);
+    CHECK(rendered(expression, 1));
+    CHECK(says(rendered(expression, 200), "more than 100000 steps"));
+  }
+}
+
+TEST_CASE("a namespace of many names takes steps for each look") {
+  RenderOptions small;
+  small.steps = 100'000;
+  Json names = Json::object();
+  for (int i = 0; i < 4'000; ++i)
+    names["n" + std::to_string(i)] = i;
+  const auto rendered = [&](const std::string& times, const std::string& look) {
+    return render("{% set n = namespace(names) %}{% for i in range(" + times + ") %}" + look + "{% endfor %}",
+                  {{"names", names}}, small);
+  };
+  for (const char* look : {"{{ n.other }}", "{% set n.n3999 = 1 %}"}) {
+    INFO(look);
+    CHECK(rendered("1", look));
+    CHECK(says(rendered("200", look), "more than 100000 steps"));
+  }
+}
+
+TEST_CASE("lines and characters to strip are counted before they take memory") {
+  RenderOptions small;
+  small.made_bytes = 1 << 20U;
+  CHECK(*render("{{ ('a\n' * 5000).splitlines() | length }} {{ 'a\r\nb\n\nc'.splitlines() | join(';') }}",
+                Json::object(), small)
+        == "5000 a;b;;c");
+  CHECK(fails(failed("{{ ('\n' * 500000).splitlines() | length }}", Json::object(), small), Errc::invalid_argument,
+              "1048576 bytes"));
+  CHECK(fails(failed("{{ 'a'.strip('b' * 300000) }}", Json::object(), small), Errc::invalid_argument, "1048576 bytes"));
 }
 
 TEST_CASE("no template is nested deeper than the stack bears") {

@@ -98,7 +98,9 @@ Result<Value> Evaluator::evaluate_parts(const Expression& expression) {
 
 Result<Value> Evaluator::evaluate_name(const Expression& name) {
   const auto& value = at(name.place);
-  return value.is<Missing>() ? undefined(fmt::format("uses {}, which is undefined", name.name)) : value;
+  if (!value.is<Missing>())
+    return value;
+  return make_undefined(*budget_, fmt::format("uses {}, which is undefined", shown_name(name.name)));
 }
 
 Result<Value> Evaluator::evaluate_attribute(const Expression& attribute) {
@@ -240,7 +242,9 @@ Result<Value> Evaluator::call_macro(const MacroRef& macro, const Arguments& argu
     if (!slot.is<Missing>())
       continue;
     if (parameter.otherwise == nullptr) {
-      slot = undefined(fmt::format("uses the parameter {}, which was not given", parameter.name));
+      GPUACTORS_LET(missing, make_undefined(*budget_, fmt::format("uses the parameter {}, which was not given",
+                                                                  shown_name(parameter.name))));
+      slot = std::move(missing);
     } else {
       GPUACTORS_LET(value, evaluate(*parameter.otherwise));
       slot = std::move(value);

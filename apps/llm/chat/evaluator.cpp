@@ -156,6 +156,7 @@ Result<Evaluator::Flow> Evaluator::run_loop(const Statement& statement) {
   if (statement.condition != nullptr) {
     source = std::make_shared<Chosen>(*this, statement, std::move(source));
   } else if (!value.is<Generator>()) {
+    GPUACTORS_TRY(budget_->look(value.is<Text>() ? value.text()->size() : 0));
     GPUACTORS_LET(known, length_of(value));
     length = known;
   }
@@ -267,6 +268,7 @@ Result<void> Evaluator::assign(const Target& target, const Value& value) {
     const auto* ref = at(target.place).as<NamespaceRef>();
     if (ref == nullptr)
       return wrong(fmt::format("sets an attribute of {}, which is no namespace", target.name));
+    GPUACTORS_TRY(budget_->step(ref->space->attributes.size() / 8));
     for (auto& [name, old] : ref->space->attributes)
       if (name == target.attribute) {
         old = value;

@@ -183,6 +183,7 @@ Result<Value> look_up(Budget& budget, const Value& item, const Value& attribute,
   const auto* path = attribute.text();
   if (path == nullptr)
     return attribute.is<None>() ? item : follow(item, attribute);
+  GPUACTORS_TRY(budget.read(path->size()));
   if (!std::all_of(path->begin(), path->end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; })
       && path->find_first_of("0123456789.") != std::string::npos)
     return unknown("looks an attribute up whose name has digits or points, and is not ASCII");

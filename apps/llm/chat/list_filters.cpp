@@ -98,7 +98,8 @@ Result<Value> sort_key(Budget& budget, const Value& value, const std::optional<V
     const auto& names = *attribute->text();
     for (std::size_t begin = 0; begin <= names.size();) {
       const auto end = std::min(names.find(',', begin), names.size());
-      attributes.push_back(text_value(names.substr(begin, end - begin)));
+      GPUACTORS_LET(name, make_text(budget, names.substr(begin, end - begin)));
+      attributes.push_back(std::move(name));
       begin = end + 1;
     }
   }

@@ -61,13 +61,15 @@ Has look_for(const Value& value, std::string_view name) {
   return is_unknown ? Has::unknown : Has::nothing;
 }
 
-Value no_attribute(const Value& value, std::string_view name) {
-  return undefined(fmt::format("asks for the attribute {} of {}, which has none", name, kind_of(value)));
+Result<Value> no_attribute(Budget& budget, const Value& value, std::string_view name) {
+  return make_undefined(
+      budget, fmt::format("asks for the attribute {} of {}, which has none", shown_name(name), kind_of(value)));
 }
 
 /// The method or the attribute with this name; null if there is none.
-Result<std::optional<Value>> find_attribute(const Value& value, std::string_view name) {
+Result<std::optional<Value>> find_attribute(Budget& budget, const Value& value, std::string_view name) {
   if (const auto* space = value.as<NamespaceRef>()) {
+    GPUACTORS_TRY(budget.step(space->space->attributes.size() / 8));
     for (const auto& [one, attribute] : space->space->attributes)
       if (one == name)
         return std::optional{attribute};
@@ -89,7 +91,7 @@ Result<std::optional<Value>> find_attribute(const Value& value, std::string_view
     return std::optional{
         undefined(fmt::format("changes {} by {}(), which the sandbox does not allow", kind_of(value), name))};
   case Has::unknown:
-    return unknown(fmt::format("asks for the attribute {} of {}", name, kind_of(value)));
+    return unknown(fmt::format("asks for the attribute {} of {}", shown_name(name), kind_of(value)));
   case Has::nothing:
     break;
   }
@@ -98,6 +100,7 @@ Result<std::optional<Value>> find_attribute(const Value& value, std::string_view
 
 /// The item with this number; null if there is none.
 Result<std::optional<Value>> find_numbered(Budget& budget, const Value& value, std::int64_t index) {
+  GPUACTORS_TRY(budget.look(value.is<Text>() ? value.text()->size() : 0));
   GPUACTORS_LET(length, length_of(value));
   if (index < 0)
     index += length;
@@ -177,7 +180,7 @@ bool is_method(std::string_view name) {
 Result<Value> attribute_of(Budget& budget, const Value& value, std::string_view name) {
   if (const auto* undefined = value.as<Undefined>())
     return wrong(*undefined->why);
-  GPUACTORS_LET(found, find_attribute(value, name));
+  GPUACTORS_LET(found, find_attribute(budget, value, name));
   if (found)
     return *found;
   if (const auto* entries = value.entries()) {
@@ -185,7 +188,7 @@ Result<Value> attribute_of(Budget& budget, const Value& value, std::string_view 
     if (item != nullptr)
       return *item;
   }
-  return no_attribute(value, name);
+  return no_attribute(budget, value, name);
 }
 
 Result<Value> item_of(Budget& budget, const Value& value, const Value& key) {
@@ -193,23 +196,24 @@ Result<Value> item_of(Budget& budget, const Value& value, const Value& key) {
     return wrong(*undefined->why);
   if (const auto* entries = value.entries()) {
     if (key.is<List>() || key.is<Dict>())
-      return no_attribute(value, "with such a name");
+      return no_attribute(budget, value, "with such a name");
     GPUACTORS_LET(item, find_entry(budget, *entries, key));
     if (item != nullptr)
       return *item;
   }
   if (const auto* name = key.text()) {
-    GPUACTORS_LET(found, find_attribute(value, *name));
-    return found ? *found : no_attribute(value, *name);
+    GPUACTORS_LET(found, find_attribute(budget, value, *name));
+    return found ? *found : no_attribute(budget, value, *name);
   }
   if (const auto index = whole_of(key); index && is_numbered(value)) {
     GPUACTORS_LET(found, find_numbered(budget, value, *index));
-    return found ? *found
-                 : undefined(fmt::format("asks for the item {} of {}, which has none", *index, kind_of(value)));
+    if (found)
+      return *found;
+    return make_undefined(budget, fmt::format("asks for the item {} of {}, which has none", *index, kind_of(value)));
   }
   if (value.is<MacroRef>() || value.is<Method>() || value.is<Function>())
     return unknown(fmt::format("asks for an item of {}", kind_of(value)));
-  return no_attribute(value, "with such a name");
+  return no_attribute(budget, value, "with such a name");
 }
 
 Result<Value> slice_of(Budget& budget, const Value& value, const std::optional<Value>& start,

@@ -131,21 +131,24 @@ std::string_view strip_right(std::string_view text, std::optional<std::string_vi
   return text.substr(0, end);
 }
 
-std::vector<std::string_view> split_lines(std::string_view text) {
-  std::vector<std::string_view> lines;
-  std::size_t begin = 0;
-  for (std::size_t at = 0; at < text.size();) {
+std::string_view next_line(std::string_view text, std::size_t& at) {
+  const auto begin = at;
+  while (at < text.size()) {
     const auto end = at;
     const auto character = next_character(text, at);
     if (!ends_line(character))
       continue;
-    lines.push_back(text.substr(begin, end - begin));
     if (character == '\r' && at < text.size() && text[at] == '\n')
       ++at;
-    begin = at;
+    return text.substr(begin, end - begin);
   }
-  if (begin < text.size())
-    lines.push_back(text.substr(begin));
+  return text.substr(begin);
+}
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (std::size_t at = 0; at < text.size();)
+    lines.push_back(next_line(text, at));
   return lines;
 }
 

@@ -35,6 +35,9 @@ void append_character(std::string& text, char32_t character);
 [[nodiscard]] std::string_view strip_left(std::string_view text, std::optional<std::string_view> characters = {});
 [[nodiscard]] std::string_view strip_right(std::string_view text, std::optional<std::string_view> characters = {});
 
+/// Returns the line that begins at `at`, without its end, and moves `at` to the next one. The text has not ended there.
+[[nodiscard]] std::string_view next_line(std::string_view text, std::size_t& at);
+
 /// Returns the lines, without their ends, as Python's str.splitlines divides them.
 [[nodiscard]] std::vector<std::string_view> split_lines(std::string_view text);
 

@@ -36,7 +36,7 @@ Result<Value> trim(Budget& budget, const Value& subject, const Arguments& argume
     if (!given[0]->is<Text>())
       return wrong(fmt::format("trims {}", kind_of(*given[0])));
     characters = *given[0]->text();
-    GPUACTORS_TRY(budget.step(text->size() * characters->size() / 64));
+    GPUACTORS_TRY(take_strip(budget, *text, *characters));
   }
   return make_text(budget, std::string{strip_right(strip_left(*text, characters), characters)});
 }
@@ -120,7 +120,7 @@ Result<std::optional<double>> read_double(std::string_view text) {
   return error == std::errc{} && at == end ? std::optional{number} : std::nullopt;
 }
 
-Result<Value> as_float(Budget&, const Value& subject, const Arguments& arguments) {
+Result<Value> as_float(Budget& budget, const Value& subject, const Arguments& arguments) {
   GPUACTORS_LET(given, bind(arguments, "float", {"default"}));
   if (const auto* undefined = subject.as<Undefined>())
     return wrong(*undefined->why);
@@ -129,6 +129,7 @@ Result<Value> as_float(Budget&, const Value& subject, const Arguments& arguments
   if (const auto whole = whole_of(subject))
     return Value{static_cast<double>(*whole)};
   if (const auto* text = subject.text()) {
+    GPUACTORS_TRY(budget.read(text->size()));
     GPUACTORS_LET(number, read_double(*text));
     if (number)
       return Value{*number};
@@ -143,7 +144,7 @@ Result<Value> truncated(double number) {
   return Value{static_cast<std::int64_t>(std::trunc(number))};
 }
 
-Result<Value> as_int(Budget&, const Value& subject, const Arguments& arguments) {
+Result<Value> as_int(Budget& budget, const Value& subject, const Arguments& arguments) {
   GPUACTORS_LET(given, bind(arguments, "int", {"default", "base"}));
   if (given[1])
     return unknown("makes a number of another base than 10");
@@ -156,6 +157,7 @@ Result<Value> as_int(Budget&, const Value& subject, const Arguments& arguments) 
   const auto* text = subject.text();
   if (text == nullptr)
     return given[0].value_or(Value{std::int64_t{0}});
+  GPUACTORS_TRY(budget.read(text->size()));
   GPUACTORS_LET(number, read_double(*text));
   if (!number)
     return given[0].value_or(Value{std::int64_t{0}});

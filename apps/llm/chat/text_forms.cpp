@@ -135,6 +135,13 @@ Result<Value> make_title_of_words(Budget& budget, const std::string& text) {
   return make_text(budget, std::move(result));
 }
 
+Result<void> take_strip(Budget& budget, std::string_view text, std::string_view characters) {
+  // They are decoded for each end.
+  GPUACTORS_TRY(budget.take(characters.size() * sizeof(char32_t)));
+  GPUACTORS_TRY(budget.read(2 * characters.size()));
+  return budget.step(text.size() * characters.size() / 64);
+}
+
 Result<Value> replace_parts(Budget& budget, const std::string& text, const std::string& old, const std::string& with,
                             std::int64_t count) {
   Writer writer{budget};

@@ -21,6 +21,9 @@ Result<Value> make_title(Budget& budget, const std::string& text);
 /// The same, where words are what Jinja's filter takes for words.
 Result<Value> make_title_of_words(Budget& budget, const std::string& text);
 
+/// Takes what stripping a text of these characters costs.
+Result<void> take_strip(Budget& budget, std::string_view text, std::string_view characters);
+
 /// @param count of replacements at most, if it is not negative.
 Result<Value> replace_parts(Budget& budget, const std::string& text, const std::string& old, const std::string& with,
                             std::int64_t count);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 namespace llm::chat {
 
@@ -25,7 +26,7 @@ Result<Value> strip_by(Budget& budget, const std::string& text, const Arguments&
     if (!given[0]->is<Text>())
       return wrong(sentence("strip", *given[0]));
     characters = *given[0]->text();
-    GPUACTORS_TRY(budget.step(text.size() * characters->size() / 64));
+    GPUACTORS_TRY(take_strip(budget, text, *characters));
   }
   std::string_view rest = text;
   if (at_left)
@@ -51,14 +52,13 @@ Result<Value> split_by(Budget& budget, const std::string& text, const Arguments&
 Result<Value> has_end(Budget& budget, std::string_view name, const std::string& text, const Arguments& arguments,
                       bool at_end) {
   GPUACTORS_LET(given, bind(arguments, name, {"prefix"}, 1));
-  std::vector<Value> parts{*given[0]};
-  if (const auto* tuple = given[0]->as<Tuple>())
-    parts = tuple->items->values;
+  const auto* tuple = given[0]->as<Tuple>();
+  const std::span<const Value> parts = tuple != nullptr ? std::span{tuple->items->values} : std::span{&*given[0], 1};
   for (const auto& part : parts) {
     const auto* one = part.text();
     if (one == nullptr)
       return wrong(sentence(name, part));
-    GPUACTORS_TRY(budget.look(one->size()));
+    GPUACTORS_TRY(budget.step(1 + one->size() / 64));
     if (at_end ? text.ends_with(*one) : text.starts_with(*one))
       return Value{true};
   }
@@ -121,8 +121,8 @@ Result<Value> remove_end(Budget& budget, std::string_view name, const std::strin
 Result<Value> lines_of(Budget& budget, const std::string& text, const Arguments& arguments) {
   GPUACTORS_TRY(bind(arguments, "splitlines()", {}));
   std::vector<Value> lines;
-  for (const auto line : split_lines(text)) {
-    GPUACTORS_LET(value, make_text(budget, std::string{line}));
+  for (std::size_t at = 0; at < text.size();) {
+    GPUACTORS_LET(value, make_text(budget, std::string{next_line(text, at)}));
     lines.push_back(value);
   }
   return make_list(budget, std::move(lines));

@@ -1,4 +1,6 @@
 // Making values, and asking them.
+#include <gpuactors/base/utf8.hpp>
+
 #include <apps/llm/chat/text.hpp>
 #include <apps/llm/chat/value.hpp>
 
@@ -28,10 +30,11 @@ Result<std::shared_ptr<const Items>> make_items(Budget& budget, std::vector<Valu
 }
 
 /// Whether it can be a key.
-Result<void> check_key(const Value& key) {
+Result<void> check_key(Budget& budget, const Value& key) {
   if (const auto* tuple = key.as<Tuple>()) {
+    GPUACTORS_TRY(budget.step(tuple->items->values.size()));
     for (const auto& value : tuple->items->values)
-      GPUACTORS_TRY(check_key(value));
+      GPUACTORS_TRY(check_key(budget, value));
     return {};
   }
   if (key.is<Text>() || key.is<None>() || is_number(key) || key.is<Undefined>())
@@ -52,6 +55,11 @@ const Items* Value::items() const {
 
 Value undefined(std::string why) {
   return Value{Undefined{std::make_shared<const std::string>(std::move(why))}};
+}
+
+Result<Value> make_undefined(Budget& budget, std::string why) {
+  GPUACTORS_TRY(budget.take(why.size() + sizeof(std::string)));
+  return undefined(std::move(why));
 }
 
 Value text_value(std::string text) {
@@ -91,7 +99,7 @@ Result<Value> make_generator(std::shared_ptr<Iterator> iterator) {
 }
 
 Result<void> set_entry(Budget& budget, std::vector<std::pair<Value, Value>>& pairs, Value key, Value value) {
-  GPUACTORS_TRY(check_key(key));
+  GPUACTORS_TRY(check_key(budget, key));
   for (auto& [one, old] : pairs) {
     GPUACTORS_LET(is_same, equal(budget, one, key));
     if (!is_same)
@@ -104,12 +112,15 @@ Result<void> set_entry(Budget& budget, std::vector<std::pair<Value, Value>>& pai
 }
 
 Result<const Value*> find_entry(Budget& budget, const Entries& entries, const Value& key) {
-  GPUACTORS_TRY(check_key(key));
+  GPUACTORS_TRY(check_key(budget, key));
   GPUACTORS_TRY(budget.step(entries.pairs.size() / 8));
   const auto* wanted = key.text();
   for (const auto& [one, value] : entries.pairs) {
     const auto* name = one.text();
     if (wanted != nullptr && name != nullptr) {
+      if (name->size() != wanted->size())
+        continue;
+      GPUACTORS_TRY(budget.look(wanted->size()));
       if (*name == *wanted)
         return &value;
       continue;
@@ -155,6 +166,11 @@ std::string_view kind_of(const Value& value) {
                                         "a function"};
   static_assert(std::size(names) == std::variant_size_v<Value::State>);
   return names[value.state.index()];
+}
+
+std::string_view shown_name(std::string_view name) {
+  constexpr std::size_t most = 80;
+  return gpuactors::head_of(name, most);
 }
 
 bool is_true(const Value& value) {

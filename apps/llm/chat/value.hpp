@@ -156,6 +156,8 @@ public:
 inline constexpr int most_values_in_each_other = 100;
 
 [[nodiscard]] Value undefined(std::string why);
+/// The same, of a sentence that is made for it.
+Result<Value> make_undefined(Budget& budget, std::string why);
 /// Without a charge: of what is small, or charged already.
 [[nodiscard]] Value text_value(std::string text);
 Result<Value> make_text(Budget& budget, std::string text);
@@ -172,6 +174,8 @@ Result<void> set_entry(Budget& budget, std::vector<std::pair<Value, Value>>& pai
 [[nodiscard]] int depth_of(const Value& value);
 /// For sentences: "a text", "a list".
 [[nodiscard]] std::string_view kind_of(const Value& value);
+/// For sentences: a name, or the beginning of a long one.
+[[nodiscard]] std::string_view shown_name(std::string_view name);
 [[nodiscard]] bool is_true(const Value& value);
 /// Whether it is a number of Python: true and false are some too.
 [[nodiscard]] bool is_number(const Value& value);
