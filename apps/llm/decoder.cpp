@@ -107,7 +107,7 @@ Result<void> Decoder::allocate() {
   // Once for nobody, so that graphs can be captured from the first step on.
   std::memset(host_inputs_.data(), 0, host_inputs_.bytes());
   write_inputs({}, 1, 1);
-  GPUACTORS_TRY(upload_pages());
+  GPUACTORS_TRY(stream_.upload(device_pages_, page_table_));
   GPUACTORS_TRY(queue(1, 1));
   return stream_.synchronize();
 }
@@ -116,7 +116,7 @@ void Decoder::set_pages(std::int64_t slot, std::span<const std::int32_t> pages) 
   const auto begin = page_table_.begin() + static_cast<std::ptrdiff_t>(slot * pages_a_slot_);
   std::copy(pages.begin(), pages.end(), begin);
   std::fill(begin + static_cast<std::ptrdiff_t>(pages.size()), begin + static_cast<std::ptrdiff_t>(pages_a_slot_), 0);
-  pages_changed_ = true;
+  changed_slots_.push_back(slot);
 }
 
 Result<void> Decoder::warm_up() {
@@ -195,11 +195,13 @@ void Decoder::write_inputs(const Step& step, std::int64_t rows, std::int64_t wan
 }
 
 Result<void> Decoder::upload_pages() {
-  if (!pages_changed_)
-    return {};
-  GPUACTORS_TRY(stream_.upload(device_pages_, page_table_));
+  for (const auto slot : changed_slots_) {
+    const auto at = slot * pages_a_slot_;
+    GPUACTORS_TRY(stream_.upload(device_pages_.data<std::int32_t>() + at, page_table_.data() + at,
+                                 count(pages_a_slot_) * sizeof(std::int32_t)));
+  }
   // The table may change as soon as this step is over, which is waited for.
-  pages_changed_ = false;
+  changed_slots_.clear();
   return {};
 }
 

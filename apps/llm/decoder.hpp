@@ -132,7 +132,8 @@ private:
   std::vector<gpuactors::Tensor> values_;
   /// Of the slots, and of one for nobody.
   std::vector<std::int32_t> page_table_;
-  bool pages_changed_ = true;
+  /// Slots whose pages the device is still to get.
+  std::vector<std::int64_t> changed_slots_;
   gpuactors::Tensor device_pages_;
   gpuactors::HostBuffer host_inputs_;
   gpuactors::HostBuffer host_chosen_;
