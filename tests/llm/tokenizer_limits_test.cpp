@@ -85,6 +85,34 @@ TEST_CASE("an expression that goes back without end in a text is stopped") {
   }
 }
 
+TEST_CASE("what is put before each piece of a text is bounded for all pieces together") {
+  auto file = test::file_of({"a", "<s>"});
+  file["added_tokens"] = {test::added_token(1, "<s>")};
+  const auto prepend = Json{{"type", "Prepend"}, {"prepend", std::string(1 << 20, 'a')}};
+  const auto text = [](std::size_t times) { return repeat("<s>a", times); };
+  file["normalizer"] = prepend;
+  const auto longer = test::make_tokenizer(file);
+  CHECK(must(longer.encode(text(2), false)).size() == 4 + (2U << 20));
+  CHECK(fails(longer.encode(text(70), false).error(), Errc::invalid_argument, "makes more than 67108864 bytes"));
+  // What is taken away again costs time.
+  file["normalizer"] = {
+      {"type", "Sequence"},
+      {"normalizers",
+       {prepend, {{"type", "Replace"}, {"pattern", {{"String", std::string(256, 'a')}}}, {"content", ""}}}}};
+  const auto shorter = test::make_tokenizer(file);
+  CHECK(must(shorter.encode(text(2), false)) == std::vector<std::int32_t>{1, 0, 1, 0});
+  CHECK(fails(shorter.encode(text(200), false).error(), Errc::invalid_argument, "takes too long for this text"));
+}
+
+TEST_CASE("an added token that begins everywhere in a text, and nowhere ends, is not looked for without end") {
+  auto file = test::file_of({"a"});
+  file["added_tokens"] = {test::added_token(1, std::string(1'023, 'a') + "b")};
+  const auto tokenizer = test::make_tokenizer(file);
+  CHECK(must(tokenizer.encode(std::string(2'000, 'a'), false)).size() == 2'000);
+  CHECK(fails(tokenizer.encode(std::string(100'000, 'a'), false).error(), Errc::invalid_argument,
+              "begin too often in this text"));
+}
+
 TEST_CASE("marks on one character are normalized up to a thousand of them") {
   auto file = test::file_of({"a", "\u0323", "\u0301"});
   file["normalizer"] = {{"type", "NFD"}};

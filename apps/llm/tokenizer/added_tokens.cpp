@@ -40,13 +40,15 @@ bool Finder::add(std::string_view text, std::size_t index) {
   return std::exchange(ends_[node], index + 1) == 0;
 }
 
-std::optional<Finder::Found> Finder::find(std::string_view text, std::size_t from) const {
+std::optional<Finder::Found> Finder::find(std::string_view text, std::size_t from, Budget& budget) const {
   for (auto begin = from; begin < text.size(); ++begin) {
     if (!begins_[static_cast<unsigned char>(text[begin])])
       continue;
     std::optional<Found> longest;
     std::uint32_t node = 0;
     for (auto at = begin; at < text.size(); ++at) {
+      if (--budget.steps <= 0)
+        return std::nullopt;
       node = next(node, text[at]);
       if (node == 0)
         break;
@@ -143,15 +145,15 @@ const AddedToken* AddedTokens::find(std::int32_t id) const {
 
 /// Adds the words of a text that lies at `shift` in that of the words. Two tokens that both take the blanks between
 /// them can overlap, as with Hugging Face's library.
-void AddedTokens::find_in(std::string_view text, std::size_t shift, const Finder& finder,
-                          std::vector<Word>& words) const {
+Result<void> AddedTokens::find_in(std::string_view text, std::size_t shift, const Finder& finder, Budget& budget,
+                                  std::vector<Word>& words) const {
   const auto add = [&](std::size_t begin, std::size_t end, std::optional<std::int32_t> token) {
     if (begin < end)
       words.push_back({shift + begin, shift + end, token});
   };
   std::size_t done = 0;
   std::size_t from = 0;
-  while (const auto found = finder.find(text, from)) {
+  while (const auto found = finder.find(text, from, budget)) {
     auto [begin, end, index] = *found;
     from = end;
     const auto& token = tokens_[index];
@@ -169,12 +171,15 @@ void AddedTokens::find_in(std::string_view text, std::size_t shift, const Finder
     add(begin, end, token.id);
     done = end;
   }
+  if (budget.steps <= 0)
+    return fail(Errc::invalid_argument, "added tokens of tokenizer.json begin too often in this text");
   add(done, text.size(), {});
+  return {};
 }
 
 Result<Words> AddedTokens::extract(std::string_view text, const Normalizer& normalizer, Budget& budget) const {
   std::vector<Word> found;
-  find_in(text, 0, as_written_, found);
+  GPUACTORS_TRY(find_in(text, 0, as_written_, budget, found));
   Words words;
   if (normalizer.is_empty())
     words.text = text;
@@ -190,8 +195,12 @@ Result<Words> AddedTokens::extract(std::string_view text, const Normalizer& norm
       shift = words.text.size();
       size = normal.size();
       words.text += normal;
+      if (words.text.size() > most_changed)
+        return fail(Errc::invalid_argument, fmt::format("the normalizer of tokenizer.json makes more than {} bytes of "
+                                                        "this text",
+                                                        most_changed));
     }
-    find_in(std::string_view{words.text}.substr(shift, size), shift, normalized_, words.list);
+    GPUACTORS_TRY(find_in(std::string_view{words.text}.substr(shift, size), shift, normalized_, budget, words.list));
   }
   return words;
 }

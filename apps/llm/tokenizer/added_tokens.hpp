@@ -48,8 +48,9 @@ public:
     std::size_t index = 0;
   };
 
-  /// The leftmost one from `from` on, and of these the longest.
-  [[nodiscard]] std::optional<Found> find(std::string_view text, std::size_t from) const;
+  /// The leftmost one from `from` on, and of these the longest. Each byte of one that begins takes a step, and without
+  /// any left nothing is found.
+  [[nodiscard]] std::optional<Found> find(std::string_view text, std::size_t from, Budget& budget) const;
 
 private:
   /// A trie: for a node and a byte the next node, or 0.
@@ -72,6 +73,9 @@ public:
                                              const Normalizer& normalizer);
 
   /// The text with its tokens, normalized between them.
+  /// @returns what a Normalizer returns; `invalid_argument` for one of more than `most_changed` bytes, and if looking
+  /// for
+  ///          tokens takes more steps than there may be.
   gpuactors::Result<Words> extract(std::string_view text, const Normalizer& normalizer, Budget& budget) const;
 
   [[nodiscard]] const AddedToken* find(std::string_view content) const;
@@ -84,7 +88,8 @@ public:
 private:
   gpuactors::Result<void> add(const nlohmann::json& json, const Bpe& model, const Normalizer& normalizer,
                               std::int32_t& next_id);
-  void find_in(std::string_view text, std::size_t shift, const Finder& finder, std::vector<Word>& words) const;
+  gpuactors::Result<void> find_in(std::string_view text, std::size_t shift, const Finder& finder, Budget& budget,
+                                  std::vector<Word>& words) const;
 
   std::vector<AddedToken> tokens_;
   std::unordered_map<std::string, std::size_t> by_content_;

@@ -181,6 +181,10 @@ Result<std::string> Normalizer::normalize(std::string text, Budget& budget) cons
                                                       "this text",
                                                       most_changed));
     text = std::move(*next);
+    // Of many pieces of a text, each may become long, and short again.
+    budget.steps -= static_cast<std::int64_t>(text.size() / 8);
+    if (budget.steps <= 0)
+      return fail(Errc::invalid_argument, "the normalizer of tokenizer.json takes too long for this text");
   }
   return text;
 }

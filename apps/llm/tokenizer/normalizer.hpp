@@ -43,7 +43,9 @@ public:
     return steps_.empty();
   }
 
-  /// @returns `invalid_argument` for more than 1024 combining marks on one character, or what a search returns;
+  /// @returns `invalid_argument` for more than 1024 combining marks on one character, for what becomes too long or
+  /// takes
+  ///          too long, or what a search returns;
   ///          `unsupported` if the expression of a Replace finds nothing somewhere (an empty match).
   gpuactors::Result<std::string> normalize(std::string text, Budget& budget) const;
 

@@ -27,8 +27,8 @@ struct Span {
   bool is_match = false;
 };
 
-/// The steps that regular expressions may take for one text, about 10 ns each: some go back so often that they would
-/// take hours.
+/// The steps that regular expressions and the like may take for one text, about 10 ns each: some go back so often that
+/// they would take hours.
 struct Budget {
   std::int64_t steps = 0;
 
