@@ -77,6 +77,9 @@ TEST_CASE("an unknown name is answered with the nearest ones", "[actor]") {
   REQUIRE(type.has_value());
   CHECK((*type)->find_method("greet").has_value());
   CHECK((*type)->find_method("great").error().message().find("greet") != std::string::npos);
+  // A peer may ask for a name of any length.
+  CHECK((*type)->find_method("greet" + std::string(10'000, 't')).error().message().size() < 400);
+  CHECK(registry.find_actor("nothing" + std::string(10'000, 'g')).error().message().size() < 400);
 }
 
 TEST_CASE("names that are taken or malformed are reported by check", "[actor]") {

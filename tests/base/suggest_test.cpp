@@ -13,6 +13,13 @@ TEST_CASE("a mistyped name finds the names it resembles, best first", "[base]") 
   CHECK(did_you_mean("x", {}).empty());
 }
 
+TEST_CASE("a name that is longer than any resembles none, and takes no time") {
+  const std::vector<std::string> known = {"matmul"};
+  CHECK(nearest_names("matmul" + std::string(250, 'x'), known) == known);
+  CHECK(nearest_names("matmul" + std::string(251, 'x'), known).empty());
+  CHECK(did_you_mean(std::string(60'000'000, 'm'), known) == "; there is \"matmul\"");
+}
+
 TEST_CASE("two neighbours swapped are one slip") {
   CHECK(gpuactors::nearest_names("gpsu", {"cpus", "gpus"}) == std::vector<std::string>{"gpus"});
 }

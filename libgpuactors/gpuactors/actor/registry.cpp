@@ -3,6 +3,7 @@
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/suggest.hpp>
 #include <gpuactors/base/units.hpp>
+#include <gpuactors/base/utf8.hpp>
 
 #include <fmt/format.h>
 
@@ -36,8 +37,9 @@ std::vector<std::string> names_by_number(const Map& map, TypeOf type_of) {
 Result<const MethodType*> ActorType::find_method(std::string_view method) const {
   if (const auto found = methods.find(method); found != methods.end())
     return &found->second;
-  return fail(Errc::not_found, fmt::format("actor type {} has no method \"{}\"{}", name, method,
-                                           did_you_mean(method, names_of(methods))));
+  return fail(Errc::not_found,
+              fmt::format("actor type {} has no method \"{}\"{}", name, head_of(method, 2 * limits::name_length),
+                          did_you_mean(method, names_of(methods))));
 }
 
 std::vector<std::string> ActorType::method_names() const {
@@ -127,8 +129,8 @@ Failure no_type(std::string_view kind, std::string_view name, const std::vector<
                          ? ": the program here is gpuactors; gpuactors node --program runs another one, and --plugin "
                            "adds the types of a library"
                          : ": --plugin adds the types of a library";
-  return fail(Errc::not_found,
-              fmt::format("there is no {} type \"{}\"{}{}", kind, name, did_you_mean(name, known), hint));
+  return fail(Errc::not_found, fmt::format("there is no {} type \"{}\"{}{}", kind,
+                                           head_of(name, 2 * limits::name_length), did_you_mean(name, known), hint));
 }
 
 } // namespace

@@ -1,3 +1,4 @@
+#include <gpuactors/base/limits.hpp>
 #include <gpuactors/base/suggest.hpp>
 
 #include <fmt/format.h>
@@ -34,6 +35,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known, std::size_t most) {
+  // Nothing is named like this. Peers may send names of any length, and whoever answers them has others to serve.
+  if (name.size() > 2 * limits::name_length)
+    return {};
   std::vector<std::pair<std::size_t, const std::string*>> ranked;
   for (const auto& candidate : known) {
     const auto distance = edit_distance(name, candidate);

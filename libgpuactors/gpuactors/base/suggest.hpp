@@ -13,7 +13,7 @@ namespace gpuactors {
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// Returns up to `most` of `known` that resemble `name` (edit distance, or one contains the other), best first, ties
-/// in the order of `known`. Pure; any thread.
+/// in the order of `known`; none if `name` is longer than any name may be. Pure; any thread.
 [[nodiscard]] std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known,
                                                      std::size_t most = 3);
 
