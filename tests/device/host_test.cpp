@@ -5,6 +5,7 @@
 #include <gpuactors/kernels/elementwise.hpp>
 
 #include <support/catch.hpp>
+#include <support/no_threads.hpp>
 
 #include <atomic>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <random>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 
 using namespace gpuactors;
@@ -197,6 +199,41 @@ TEST_CASE("many pieces of work are begun before the caller comes to wait for the
     REQUIRE(context->stream().launch(kernel<Tell>("tell"), 1, &promise));
   for (auto& promise : promises)
     CHECK(promise.get_future().wait_for(std::chrono::seconds{20}) == std::future_status::ready);
+}
+
+TEST_CASE("a device that gets no thread for a moment does all that was queued once it gets one") {
+  auto device = make_device(2);
+  auto context = open(device, 10'000);
+  std::vector<std::promise<void>> told(2);
+  const auto notify = [&](std::size_t i) {
+    return context->stream().notify([&told, i](const Result<void>&) { told[i].set_value(); });
+  };
+  {
+    const test::NoThreads none;
+    CHECK_THROWS_AS(notify(0), std::system_error);
+  }
+  REQUIRE(notify(1));
+  for (auto& one : told)
+    CHECK(one.get_future().wait_for(std::chrono::seconds{20}) == std::future_status::ready);
+  CHECK(context->stream().synchronize());
+}
+
+TEST_CASE("a caller that waits does the work of a device that gets no thread, and others' is done later") {
+  auto device = make_device(2);
+  auto context = open(device, 10'000);
+  auto side = *context->make_stream();
+  Census census;
+  std::promise<void> told;
+  {
+    const test::NoThreads none;
+    CHECK_THROWS_AS(side.launch(kernel<Tell>("tell"), 1, &told), std::system_error);
+    CHECK_THROWS_AS(context->stream().launch(kernel<Visit>("visit"), 64, &census), std::system_error);
+    // No other thread comes for pieces of the kernel, or for the other stream.
+    CHECK(context->stream().synchronize());
+    CHECK(census.most == 1);
+  }
+  REQUIRE(side.notify([](const Result<void>&) {}));
+  CHECK(told.get_future().wait_for(std::chrono::seconds{20}) == std::future_status::ready);
 }
 
 TEST_CASE("a kernel that throws fails its stream once, and no other") {

@@ -10,6 +10,7 @@
 #include <exception>
 #include <iterator>
 #include <limits>
+#include <system_error>
 #include <thread>
 
 namespace gpuactors::host {
@@ -169,8 +170,18 @@ void Core::request(HostStream* stream, bool now) {
     looked_after_ = pool_.request_late(shared_from_this());
   if (!now && looked_after_)
     return;
-  stream->requested = true;
+  // If it throws, the next work asks again.
   pool_.request(shared_from_this());
+  stream->requested = true;
+}
+
+bool Core::try_request() {
+  try {
+    pool_.request(shared_from_this());
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
 }
 
 Lateness Core::lateness() {
@@ -251,7 +262,7 @@ void Core::resume(HostStream* stream) {
     stream->state = StreamState::idle;
   } else {
     make_ready(stream);
-    request(stream, true);
+    stream->requested = used_ < permits_ && try_request();
   }
   signal();
 }
@@ -329,7 +340,7 @@ void Core::run(HostStream* stream, std::uint64_t until, bool share, Lock& lock) 
   --used_;
   // A thread of the pool goes on in `work`; a caller that leaves has to request a thread.
   if (!share && !ready_.empty())
-    pool_.request(shared_from_this());
+    try_request();
   signal();
 }
 
@@ -423,8 +434,10 @@ void Core::parallel(std::size_t chunks, const std::function<void(std::size_t)>& 
     Lock lock{mutex_};
     loops_.push_back(&loop);
     const auto wanted = std::min(static_cast<std::size_t>(permits_ - used_), chunks - 1);
-    for (std::size_t i = 0; i < wanted; ++i)
-      pool_.request(shared_from_this());
+    // Without any thread, the caller does all pieces.
+    for (std::size_t i = 0; i < wanted && try_request(); ++i) {
+      // nop
+    }
   }
   for (auto i = loop.next++; i < chunks; i = loop.next++)
     body(i);

@@ -178,6 +178,9 @@ private:
   void make_ready(HostStream* stream);
   /// Makes sure that a thread comes for a ready stream: now, or only if nobody else does.
   void request(HostStream* stream, bool now);
+  /// Requests a thread where nobody can be told that the device gets none: what is ready then waits for the next
+  /// request or for a caller that does it. Returns whether one comes.
+  bool try_request();
 
   /// Waits until `stream` has completed `target` ops; the caller runs them itself where it can.
   void await(HostStream* stream, std::uint64_t target, Lock& lock);
