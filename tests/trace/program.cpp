@@ -31,6 +31,7 @@ public:
   gpuactors::Result<Int64Value> rank(const StringValue& query) {
     {
       gpuactors::Span span{"tokenize"};
+      span.set("tokens", std::int64_t{2});
       span.set("tokens", std::int64_t{3});
       span.set("text", query.value());
     }

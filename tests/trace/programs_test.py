@@ -102,7 +102,9 @@ class Spans(unittest.TestCase):
         self.assertEqual((rank["rpc.service"], rank["rpc.method"]), ("ranker", "rank"))
         self.assertIn("gpuactors.node", rank)
         self.assertGreaterEqual(rank["gpuactors.waited_seconds"], 0)
-        self.assertEqual(attributes(by_name[INTERNAL, "tokenize"][0]), {"tokens": 3, "text": "gpu actors"})
+        tokenize = by_name[INTERNAL, "tokenize"][0]
+        self.assertEqual(attributes(tokenize), {"tokens": 3, "text": "gpu actors"})
+        self.assertEqual(len(tokenize.attributes), 2)
         for kind in (CLIENT, SERVER):
             refused = by_name[kind, "ranker/refuse"][0]
             self.assertEqual(refused.status.code, trace_pb2.Status.STATUS_CODE_ERROR)

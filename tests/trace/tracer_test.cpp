@@ -6,6 +6,9 @@
 #include <support/eventually.hpp>
 #include <support/gate.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <mutex>
 #include <thread>
 
@@ -96,6 +99,22 @@ TEST_CASE("a batch goes out when it is full, and the rest when it is asked for",
   CHECK(bed.tracer->flush(1min));
   CHECK(bed.collector.got() == Batches{4, 2});
   CHECK(bed.collector.said().empty());
+}
+
+TEST_CASE("a forked process sends nothing for its parent, and waits for nothing when it ends", "[trace]") {
+  Bed bed;
+  bed.record(1);
+  const auto child = ::fork();
+  if (child == 0) {
+    bed.record(8);
+    ::_exit(bed.tracer->flush(50ms) ? 0 : 1);
+  }
+  REQUIRE(child > 0);
+  int status = 1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(bed.tracer->flush(1min));
+  CHECK(bed.collector.got() == Batches{1});
 }
 
 TEST_CASE("without spans there is nothing to wait for", "[trace]") {

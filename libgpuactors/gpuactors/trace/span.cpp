@@ -3,22 +3,9 @@
 #include <gpuactors/trace/span.hpp>
 #include <gpuactors/trace/tracer.hpp>
 
-#include <random>
+#include <algorithm>
 
 namespace gpuactors {
-
-namespace {
-
-/// Ids need not be secret, but must differ between processes that begin at the same moment.
-std::uint64_t new_id() {
-  thread_local std::mt19937_64 numbers{random_id()};
-  std::uint64_t id = 0;
-  while (id == 0)
-    id = numbers();
-  return id;
-}
-
-} // namespace
 
 bool records_traces() {
   return process_tracer() != nullptr;
@@ -31,16 +18,16 @@ OpenSpan::OpenSpan(std::string_view name, SpanKind kind, const TraceContext& par
     return;
   auto own = parent;
   if (!parent.valid())
-    own = {new_id(), new_id(), 0, false};
+    own = {random_id(), random_id(), 0, false};
   own.sampled = tracer->sampler().samples(parent, own.trace_low);
   if (!own.sampled) {
     // A trace that is not recorded has a context too, so that no part of it begins another one.
     if (!parent.valid())
-      own.span = new_id();
+      own.span = random_id();
     context_ = own;
     return;
   }
-  own.span = new_id();
+  own.span = random_id();
   context_ = own;
   record_ = std::make_unique<SpanRecord>();
   record_->context = own;
@@ -64,11 +51,17 @@ OpenSpan::~OpenSpan() {
 }
 
 void OpenSpan::set(std::string_view key, SpanValue value) {
-  if (record_ == nullptr || record_->attributes.size() >= limits::span_attributes)
+  if (record_ == nullptr)
     return;
   if (auto* text = std::get_if<std::string>(&value); text != nullptr && text->size() > limits::span_text_bytes)
     text->resize(limits::span_text_bytes);
-  record_->attributes.emplace_back(key, std::move(value));
+  auto& attributes = record_->attributes;
+  const auto same =
+      std::find_if(attributes.begin(), attributes.end(), [key](const auto& one) { return one.first == key; });
+  if (same != attributes.end())
+    same->second = std::move(value);
+  else if (attributes.size() < limits::span_attributes)
+    attributes.emplace_back(key, std::move(value));
 }
 
 void OpenSpan::link(const TraceContext& other) {

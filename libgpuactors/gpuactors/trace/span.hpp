@@ -61,7 +61,7 @@ public:
       record_->name = std::move(name);
   }
 
-  /// Adds an attribute. At most `limits::span_attributes` are kept, and texts are cut after `limits::span_text_bytes`.
+  /// Sets an attribute. At most `limits::span_attributes` are kept, and texts are cut after `limits::span_text_bytes`.
   void set(std::string_view key, SpanValue value);
 
   /// Links another span to this one, which is not a part of it. At most `limits::span_links` are kept.

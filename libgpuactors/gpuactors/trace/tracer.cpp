@@ -5,6 +5,7 @@
 #include <gpuactors/trace/tracer.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -32,7 +33,8 @@ std::atomic<Tracer*>& made_tracer() {
 } // namespace
 
 Tracer::Tracer(TraceOptions options, std::unique_ptr<SpanSink> sink, std::function<void(const std::string&)> notice)
-  : options_(std::move(options)), sink_(std::move(sink)), notice_(std::move(notice)), thread_([this] { run(); }) {
+  : options_(std::move(options)), sink_(std::move(sink)), notice_(std::move(notice)), process_(::getpid()),
+    thread_([this] { run(); }) {
   // nop
 }
 
@@ -46,6 +48,9 @@ Tracer::~Tracer() {
 }
 
 void Tracer::record(SpanRecord span) {
+  // After a fork, the mutex may be held by a thread that is no more.
+  if (::getpid() != process_)
+    return;
   bool full = false;
   {
     const std::lock_guard lock{mutex_};
@@ -62,6 +67,8 @@ void Tracer::record(SpanRecord span) {
 }
 
 bool Tracer::flush(Duration timeout) {
+  if (::getpid() != process_)
+    return true;
   std::unique_lock lock{mutex_};
   const auto wanted = recorded_;
   hurry_to_ = wanted;

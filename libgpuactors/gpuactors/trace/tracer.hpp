@@ -4,6 +4,8 @@
 #include <gpuactors/trace/span_record.hpp>
 #include <gpuactors/trace/trace_options.hpp>
 
+#include <sys/types.h>
+
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -41,10 +43,11 @@ public:
     return options_.sampler;
   }
 
-  /// Keeps a span until it is sent; it is lost if `TraceOptions::queue` wait.
+  /// Keeps a span until it is sent; it is lost if `TraceOptions::queue` wait, and in a forked process, which has none
+  /// of the threads.
   void record(SpanRecord span);
 
-  /// Sends what waits now.
+  /// Sends what waits now; in a forked process nothing does.
   /// @returns whether all of it was sent, or given up, within `timeout`.
   bool flush(Duration timeout);
 
@@ -64,6 +67,8 @@ private:
   const TraceOptions options_;
   const std::unique_ptr<SpanSink> sink_;
   const std::function<void(const std::string&)> notice_;
+  /// The process that has the thread.
+  const pid_t process_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable flushed_;
