@@ -9,6 +9,7 @@
 #include <apps/cli/command_line.hpp>
 #include <apps/cli/file_kind.hpp>
 #include <apps/serve/protocol/data_type.hpp>
+#include <apps/serve/run_beside.hpp>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -144,10 +145,10 @@ void wait_for_signal(const StopSignals& signals, const Fronts& fronts, const Ser
 
 /// Serves on for a while, so that nobody who has not noticed yet is refused. A second signal ends the process.
 void leave(Fronts& fronts, gpuactors::Duration time) {
+  fronts.leave();
   if (time <= gpuactors::Duration::zero())
     return;
   say("leaving");
-  fronts.leave();
   std::this_thread::sleep_for(time);
 }
 
@@ -213,11 +214,13 @@ Result<void> serve(const ServeOptions& options, const StopSignals& signals) {
     leave(fronts, options.leave);
   say("ending");
   watch = nullptr;
-  // Models first: they answer what they have accepted, and the fronts what comes meanwhile, with "unavailable". What is
-  // still being loaded is given up.
+  // Both at once: while models answer what they have accepted, clients are told to go elsewhere with what comes next.
+  // What is still being loaded is given up.
   const auto until = deadline_after(Clock::now(), options.table.drain);
-  table.close(until);
-  fronts.stop(std::max<gpuactors::Duration>(last_words, until - Clock::now()));
+  auto closing = run_beside([&] { table.close(until); });
+  fronts.stop(std::max<gpuactors::Duration>(until - Clock::now(), {}) + last_words);
+  if (closing.joinable())
+    closing.join();
   return {};
 }
 

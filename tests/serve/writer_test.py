@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 
+from http2 import Connection
 from program_support import Cases, DEADLINE, cluster_of, environment, has, serving, until
 
 TYPE = "examples/writer"
@@ -243,6 +244,38 @@ def swaps(machine):
         assert write(server, text="the c", max_tokens=1)[1]["model_version"] == "2"
         rest = list(old)
         assert len(rest) == 2_999 and {event["model_version"] for event in rest} == {"1"}, rest[-1]
+
+
+@case
+def ends_beside_a_text(machine):
+    """a server that ends sends clients elsewhere at once, while it still answers others"""
+    with machine.serving("--grpc", "127.0.0.1:0", "--drain-seconds", "3600") as server:
+        idle = server.connect()
+        idle.request("GET", "/v2/health/live")
+        idle.getresponse().read()
+        port = int(next(line for line in server.lines if line.startswith("gRPC at")).rsplit(":", 1)[1])
+        ended = []
+        with Connection(port) as calls:
+            assert calls.answer(calls.call("/inference.GRPCInferenceService/ServerLive", b"")) == 0
+            events = Events(server, text="the ", max_tokens=10**9)
+            events.next()
+
+            def read():
+                with contextlib.suppress(ValueError, OSError, AttributeError):
+                    for _ in events:
+                        pass
+                ended.append(True)
+
+            # All of it: the server cuts off whoever leaves its answer where it is.
+            reader = threading.Thread(target=read, daemon=True)
+            reader.start()
+            server.process.send_signal(signal.SIGTERM)
+            assert idle.sock.recv(1) == b""
+            calls.until(lambda: False)
+            assert calls.closed and not ended
+        events.connection.sock and events.connection.sock.shutdown(2)
+        server.process.wait(DEADLINE)  # a second signal would end it at once
+        reader.join(DEADLINE)
 
 
 if __name__ == "__main__":
