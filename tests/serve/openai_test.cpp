@@ -157,6 +157,14 @@ TEST_CASE("a whole answer has its text, why it ended and the counts of tokens", 
   CHECK(code_of(completion.whole(wrong)) == Errc::internal);
 }
 
+TEST_CASE("a NUL in a text of the model is written as JSON says it", "[serve]") {
+  const std::string_view text{"a\0b", 3};
+  const OpenAiWriter chat{OpenAiKind::chat, "1", 5, {}};
+  CHECK(must(chat.whole(item_of(text))).find(R"("content":"a\u0000b")") != std::string::npos);
+  OpenAiWriter completion{OpenAiKind::completion, "1", 5, {true, false}};
+  CHECK(must(completion.event(item_of(text))).find(R"("text":"a\u0000b")") != std::string::npos);
+}
+
 TEST_CASE("a stream has an event for each item, the reason once, and the counts where they are wanted", "[serve]") {
   OpenAiWriter chat{OpenAiKind::chat, "1", 5, {true, true}};
   const std::string head = R"(data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":5,"model":"m",)";
