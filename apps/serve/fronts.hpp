@@ -29,6 +29,8 @@ struct TlsFiles {
 struct FrontLimits {
   /// Bytes of one request, also after it was unpacked.
   std::size_t request_bytes = 64U << 20;
+  /// The same of one to a generative model: what it gets of that is at most 4 MiB.
+  std::size_t generative_request_bytes = 32U << 20;
   /// Bytes of one request that is no inference.
   std::size_t small_request_bytes = 64U << 10;
   /// Bytes of requests and answers that are held at once, over all connections of both fronts.

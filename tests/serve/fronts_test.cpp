@@ -8,6 +8,10 @@
 #include <support/no_threads.hpp>
 #include <support/results.hpp>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <chrono>
 #include <future>
 #include <memory>
@@ -18,6 +22,31 @@ using gpuactors::test::Asker;
 using gpuactors::test::Gate;
 using gpuactors::test::must;
 using gpuactors::test::NoThreads;
+
+namespace {
+
+/// The socket of this process that was accepted at that port; -1 if there is none.
+int accepted_at(std::uint16_t port) {
+  for (int file = 0; file < 1'024; ++file) {
+    sockaddr_in own{};
+    sockaddr_in peer{};
+    socklen_t own_size = sizeof own;
+    socklen_t peer_size = sizeof peer;
+    if (::getsockname(file, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 && own.sin_port == htons(port)
+        && ::getpeername(file, reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0)
+      return file;
+  }
+  return -1;
+}
+
+int option_of(int socket, int level, int option) {
+  int value = 0;
+  socklen_t size = sizeof value;
+  REQUIRE(::getsockopt(socket, level, option, &value, &size) == 0);
+  return value;
+}
+
+} // namespace
 
 TEST_CASE("without threads neither front opens, and both do when there are some again", "[serve]") {
   TestService service;
@@ -70,6 +99,23 @@ TEST_CASE("fronts without HTTP have had their turn at once", "[serve]") {
   bool turned = false;
   fronts.turn([&turned] { turned = true; });
   CHECK(turned);
+}
+
+TEST_CASE("the system asks a client that says nothing whether it is still there", "[serve]") {
+  TestService service;
+  FrontOptions options;
+  options.http = gpuactors::Endpoint{"127.0.0.1", 0};
+  const auto fronts = must(Fronts::open(service, options));
+  const Asker client{fronts.http()->port};
+  client.say("GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
+  REQUIRE(client.hears_within(std::chrono::seconds{20}));
+  const auto socket = accepted_at(fronts.http()->port);
+  REQUIRE(socket >= 0);
+  CHECK(option_of(socket, SOL_SOCKET, SO_KEEPALIVE) != 0);
+  CHECK(option_of(socket, IPPROTO_TCP, TCP_KEEPIDLE) == 60);
+  CHECK(option_of(socket, IPPROTO_TCP, TCP_KEEPINTVL) == 20);
+  CHECK(option_of(socket, IPPROTO_TCP, TCP_KEEPCNT) == 3);
+  CHECK(option_of(socket, IPPROTO_TCP, TCP_USER_TIMEOUT) == 120'000);
 }
 
 TEST_CASE("a loop that nobody has stopped ends together with its thread", "[serve]") {

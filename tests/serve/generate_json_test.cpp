@@ -20,6 +20,11 @@ using gpuactors::test::says;
 
 namespace {
 
+gpuactors::Result<std::string> written_generation(const InferReply& reply) {
+  HeldShare share;
+  return write_generation(reply, share);
+}
+
 using Shape = std::vector<std::int64_t>;
 
 ModelDescription generator(std::vector<TensorSpec> inputs, bool generative = true) {
@@ -210,12 +215,12 @@ TEST_CASE("inputs may stand among the parameters, each once") {
 
 TEST_CASE("a reply of the generate extension has values under the names of its outputs") {
   InferReply reply{"m", "2", "7", {texts({"a\"b"}), numbers({2}, {1, 2})}};
-  CHECK(must(write_generation(reply))
+  CHECK(must(written_generation(reply))
         == R"({"id":"7","model_name":"m","model_version":"2","text":"a\"b","numbers":[1,2]})");
   reply = {"m", "2", "", {texts({}), numbers({1, 1}, {3})}};
-  CHECK(must(write_generation(reply)) == R"({"model_name":"m","model_version":"2","text":[],"numbers":3})");
+  CHECK(must(written_generation(reply)) == R"({"model_name":"m","model_version":"2","text":[],"numbers":3})");
   reply.outputs = {texts({"\xff"})};
-  CHECK(says(write_generation(reply), "no UTF-8 text, which JSON cannot say: ask for it over gRPC"));
+  CHECK(says(written_generation(reply), "no UTF-8 text, which JSON cannot say: ask for it over gRPC"));
 }
 
 TEST_CASE("replies are put together along what their description leaves open, and texts to one") {
@@ -224,15 +229,15 @@ TEST_CASE("replies are put together along what their description leaves open, an
   must(joined.add({"m", "2", "7", {texts({"\xbc"}), numbers({0}, {})}}));
   must(joined.add({"m", "2", "7", {texts({"n"}), numbers({2}, {2, 3})}}));
   must(joined.add({"m", "2", "7", {{"score", DataType::fp32, {1}, Bytes::of(std::vector<float>{0.5F})}}}));
-  CHECK(must(write_generation(std::move(joined).take()))
+  CHECK(must(written_generation(std::move(joined).take()))
         == R"({"id":"7","model_name":"m","model_version":"2","text":"Grün","numbers":[1,2,3],"score":0.5})");
 
   JoinedReply one{head, describe_talk().outputs, 1'000, nullptr};
   must(one.add({"m", "2", "", {texts({"a"}), numbers({1}, {1})}}));
-  CHECK(must(write_generation(std::move(one).take()))
+  CHECK(must(written_generation(std::move(one).take()))
         == R"({"model_name":"m","model_version":"2","text":"a","numbers":1})");
 
-  CHECK(must(write_generation(JoinedReply{head, describe_talk().outputs, 1'000, nullptr}.take()))
+  CHECK(must(written_generation(JoinedReply{head, describe_talk().outputs, 1'000, nullptr}.take()))
         == R"({"id":"7","model_name":"m","model_version":"2"})");
 }
 

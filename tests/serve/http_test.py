@@ -274,6 +274,32 @@ class Connections(WithServer):
                 self.refused(status, Answer(stream))
                 self.assertEqual(stream.read(), b"")
 
+    def test_a_request_is_for_one_host(self):
+        for sent, status in ((b"GET /v2 HTTP/1.1\r\n\r\n", 400), (b"GET /v2 HTTP/1.0\r\n\r\n", 200),
+                             (b"GET /v2 HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n", 200),
+                             (request_of("GET", "/v2", headers=["Host: localhost", "Host: localhost"]), 400),
+                             (request_of("GET", "/v2", headers=["Host: localhost"] * 2, version="1.0"), 400)):
+            with self.server.connect() as connection, connection.makefile("rb") as stream:
+                connection.sendall(sent)
+                answer = Answer(stream)
+                self.assertEqual(answer.status, status, sent)
+                self.assertEqual(stream.read(), b"")
+                if status == 400:
+                    self.refused(400, answer, "Host")
+
+    def test_empty_lines_before_a_request_are_none_of_it(self):
+        post = request_of("POST", LINE, infer_body([1, 2, 3, 4]))
+        for sent in ([b"\r\n" + post], [post + b"\r\n" + post, b"\r\n" + post], [b"\r", b"\n" + post, b"\r\n\r\n" + post]):
+            with self.server.connect() as connection, connection.makefile("rb") as stream:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for piece in sent:
+                    connection.sendall(piece)
+                    for _ in range(piece.count(b"POST")):
+                        self.assertEqual(Answer(stream).status, 200)
+        with self.server.connect() as connection, connection.makefile("rb") as stream:
+            connection.sendall(b"\n" + post)
+            self.refused(400, Answer(stream))
+
     def test_a_header_is_bounded_as_a_whole(self):
         for name in (b"X", b"Transfer-Encoding"):
             def field(size, name=name):
@@ -375,6 +401,32 @@ class End(unittest.TestCase):
             eventually(lambda: server.metric("test_waiting") == 1)
             self.assertEqual(server.stop(), 0)
             self.assertEqual(Answer(stream).status, 499)
+
+
+class Addresses(unittest.TestCase):
+    def test_it_listens_at_all_addresses_of_a_name(self):
+        try:
+            with socket.socket(socket.AF_INET6) as probe:
+                probe.bind(("::1", 0))
+        except OSError:
+            self.skipTest("this machine has no IPv6")
+        with tempfile.TemporaryDirectory() as folder:
+            # Names of our own, the first two for one address; 192.0.2.1 is nobody's.
+            with open(folder + "/hosts", "w", encoding="ascii") as hosts:
+                hosts.write("127.0.0.1 localhost\n::1 localhost\n127.0.0.1 localhost\n192.0.2.1 localhost\n")
+            with open(folder + "/serve", "w", encoding="ascii") as script:
+                script.write(f'#!/bin/sh\nexec unshare -rm sh -c \'mount --bind {folder}/hosts /etc/hosts && '
+                             f'exec "$@"\' _ {PROGRAM} "$@"\n')
+            os.chmod(folder + "/serve", 0o700)
+            if subprocess.run([folder + "/serve", "--help"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              check=False).returncode != 0:
+                self.skipTest("this machine lends nobody names of his own")
+            with Server(folder + "/serve", "--http-host", "localhost") as server:
+                for address in ("127.0.0.1", "::1"):
+                    with socket.create_connection((address, server.http), 30) as connection, \
+                            connection.makefile("rb") as stream:
+                        connection.sendall(request_of("GET", "/v2"))
+                        self.assertEqual(Answer(stream).status, 200)
 
 
 class Access(unittest.TestCase):
@@ -516,78 +568,6 @@ class Access(unittest.TestCase):
                         connection.sendall(request_of("POST", LINE, b"x" * 2_000_000))
                         self.assertEqual(Answer(stream).status, 401)
                         self.assertEqual(stream.read(), b"")
-
-
-class RequestLog(unittest.TestCase):
-    """What --request-log writes, and the ids of requests."""
-
-    @staticmethod
-    def lines(file):
-        with open(file, encoding="utf-8") as log:
-            return [json.loads(line) for line in log]
-
-    def test_each_request_that_asks_a_model_has_a_line(self):
-        with tempfile.TemporaryDirectory() as folder, Server(
-                PROGRAM, "--request-log", folder + "/log") as server:
-            body = infer_body([1, 2, 3, 4])
-            answer = ask(server, "POST", LINE, body, ["X-Request-Id: mine-1"])
-            self.assertEqual(answer.headers["x-request-id"], "mine-1")
-            failed = ask(server, "POST", "/v2/models/none/infer", body, ["X-Request-Id: not a word"])
-            self.assertRegex(failed.headers["x-request-id"], "^[0-9a-f]{16}$")
-            ask(server, "GET", "/v2/health/ready")
-            ask(server, "GET", "/metrics")
-            self.assertEqual(ask(server, "GET", "/nothing").status, 404)
-            with server.connect() as connection, connection.makefile("rb") as stream:
-                connection.sendall(request_of("POST", TALK + "/generate_stream", b'{"text":"a b"}'))
-                self.assertEqual(Answer(stream).status, 200)
-                while read_chunk(stream):
-                    pass
-            with server.connect() as gone:
-                gone.sendall(request_of("POST", WAIT, body))
-                eventually(lambda: server.metric("gpuactors_serve_http_requests_total") >= 6)
-            eventually(lambda: len(self.lines(folder + "/log")) == 5)
-            lines = self.lines(folder + "/log")
-            self.assertEqual([(line["request"], line["status"]) for line in lines],
-                             [("POST " + LINE, 200), ("POST /v2/models/none/infer", 404), ("GET /nothing", 404),
-                              ("POST " + TALK + "/generate_stream", 200), ("POST " + WAIT, 499)])
-            first = lines[0]
-            self.assertEqual((first["front"], first["id"], first["model"], first["version"], first["in_bytes"]),
-                             ("http", "mine-1", "line", "1", len(body)))
-            self.assertEqual(first["out_bytes"], len(answer.body))
-            self.assertRegex(first["client"], r"^127\.0\.0\.1:\d+$")
-            self.assertGreaterEqual(lines[3]["seconds"], lines[3]["first_seconds"])
-            self.assertEqual((lines[3]["model"], lines[1]["id"]), ("talk", failed.headers["x-request-id"]))
-            self.assertEqual(server.metric("gpuactors_serve_request_log_lost_total"), 0)
-
-    def test_a_line_has_the_trace_that_its_client_names_if_it_names_one(self):
-        with tempfile.TemporaryDirectory() as folder, Server(
-                PROGRAM, "--request-log", folder + "/log") as server:
-            body, parent = infer_body([1, 2, 3, 4]), "00-" + "ab" * 16 + "-" + "cd" * 8 + "-00"
-            said = {"one": ["traceparent: " + parent], "large": ["TraceParent: " + parent], "none": [],
-                    "bad": ["traceparent: " + parent[:-1]], "two": ["traceparent: " + parent] * 2}
-            for name, fields in said.items():
-                self.assertEqual(ask(server, "POST", LINE, body, [*fields, "X-Request-Id: " + name]).status, 200)
-            eventually(lambda: len(self.lines(folder + "/log")) == 5)
-            self.assertEqual({line["id"]: line.get("trace") for line in self.lines(folder + "/log")},
-                             {"one": "ab" * 16, "large": "ab" * 16, "none": None, "bad": None, "two": None})
-
-    def test_a_log_that_was_renamed_is_made_anew(self):
-        with tempfile.TemporaryDirectory() as folder, Server(
-                PROGRAM, "--request-log", folder + "/log") as server:
-            def asked():
-                self.assertEqual(ask(server, "POST", LINE, infer_body([1, 2, 3, 4])).status, 200)
-                return os.path.exists(folder + "/log")
-            eventually(asked)
-            os.rename(folder + "/log", folder + "/log.1")
-            eventually(asked)
-            eventually(lambda: self.lines(folder + "/log"))
-            self.assertTrue(self.lines(folder + "/log.1"))
-
-    def test_without_a_log_only_ids_that_clients_send_come_back(self):
-        with Server(PROGRAM) as server:
-            self.assertEqual(ask(server, "GET", "/v2", headers=["X-Request-Id: a"]).headers["x-request-id"], "a")
-            self.assertNotIn("x-request-id", ask(server, "GET", "/v2").headers)
-            self.assertNotIn("request_log", ask(server, "GET", "/metrics").text)
 
 
 if __name__ == "__main__":

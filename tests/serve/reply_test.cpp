@@ -1,9 +1,11 @@
 #include "requests.hpp"
 
 #include <apps/serve/protocol/documents.hpp>
+#include <apps/serve/protocol/generate_json.hpp>
 #include <apps/serve/protocol/infer_reply.hpp>
 #include <apps/serve/protocol/json_text.hpp>
 #include <apps/serve/protocol/status.hpp>
+#include <apps/serve/protocol/tensor_rules.hpp>
 #include <support/catch.hpp>
 
 #include <chrono>
@@ -12,6 +14,7 @@
 using namespace serve;
 using namespace serve::test;
 using gpuactors::Errc;
+using gpuactors::Result;
 
 namespace {
 
@@ -21,9 +24,14 @@ NamedTensor output(std::string name, DataType type, std::vector<T> values) {
   return {std::move(name), type, {size}, Bytes::of(std::move(values))};
 }
 
+Result<HttpReply> written_reply(const InferReply& reply, const OutputForm& form) {
+  HeldShare share;
+  return write_reply(reply, form, share);
+}
+
 /// The data of one output, as JSON.
 std::string data_of(const NamedTensor& tensor) {
-  const auto reply = write_reply({"m", "1", "", {tensor}}, {});
+  const auto reply = written_reply({"m", "1", "", {tensor}}, {});
   if (!reply)
     return "error: " + reply.error().message();
   const auto begin = reply->json.find("\"data\":") + 7;
@@ -35,7 +43,7 @@ std::string data_of(const NamedTensor& tensor) {
 TEST_CASE("a reply in JSON reads like the protocol's") {
   const InferReply reply{
       "m", "2", "id \"7\"", {{"y", DataType::fp32, {1, 2}, Bytes::of(std::vector<float>{0.5F, -3})}}};
-  const auto written = write_reply(reply, {});
+  const auto written = written_reply(reply, {});
   REQUIRE(written);
   CHECK(written->json
         == R"({"id":"id \"7\"","model_name":"m","model_version":"2","outputs":[{"name":"y",)"
@@ -67,14 +75,14 @@ TEST_CASE("what JSON cannot say is refused, with the way out") {
 TEST_CASE("raw outputs follow the JSON in order, without a copy") {
   const auto y = output<float>("y", DataType::fp32, {1, 2});
   const auto z = output<std::uint16_t>("z", DataType::bf16, {1});
-  const auto written = write_reply({"m", "1", "", {y, z}}, {true, {}});
+  const auto written = written_reply({"m", "1", "", {y, z}}, {true, {}});
   REQUIRE(written);
   CHECK(written->binary);
   CHECK(written->json.find(R"("parameters":{"binary_data_size":8})") != std::string::npos);
   CHECK(written->json.find("\"data\"") == std::string::npos);
   REQUIRE(written->raw.size() == 2);
   CHECK(written->raw[0].view().data() == y.data.view().data());
-  const auto mixed = write_reply({"m", "1", "", {y, z}}, {false, {{"z", true}}});
+  const auto mixed = written_reply({"m", "1", "", {y, z}}, {false, {{"z", true}}});
   REQUIRE(mixed);
   CHECK(mixed->raw.size() == 1);
   CHECK(mixed->json.find(R"("data":[1,2])") != std::string::npos);
@@ -114,4 +122,31 @@ TEST_CASE("every error has a status on both ways in") {
   CHECK(grpc_status(Errc::invalid_argument) == 3);
   CHECK(grpc_status(Errc::queue_full) == 8);
   CHECK(grpc_status(Errc::device_lost) == 13);
+}
+
+TEST_CASE("what becomes too long while it is written is given up in the middle, and what was counted is given back") {
+  const auto held = std::make_shared<HeldBytes>(1U << 20);
+  // None of them is read to its end, which JSON could not say.
+  std::vector<float> floats(1U << 20, 0.5F);
+  floats.back() = std::numeric_limits<float>::infinity();
+  std::string texts;
+  for (int i = 0; i < 100; ++i)
+    append_bytes_element(texts, std::string(64U << 10, 'a'));
+  append_bytes_element(texts, "\xc3");
+  for (const auto& tensor : {output("y", DataType::fp32, std::move(floats)),
+                             NamedTensor{"y", DataType::bytes, {101}, Bytes::of(std::move(texts))}}) {
+    HeldShare share{held};
+    const auto written = write_reply({"m", "1", "", {tensor}, {}}, {}, share);
+    REQUIRE_FALSE(written);
+    CHECK(written.error().code() == Errc::no_capacity);
+    HeldShare other{held};
+    CHECK(write_generation({"m", "1", "", {tensor}, {}}, other).error().code() == Errc::no_capacity);
+  }
+  CHECK(held->now() == 0);
+  // Escaped, it has six times as many characters.
+  std::string element;
+  append_bytes_element(element, std::string(1U << 20, '\x01'));
+  HeldShare share{std::make_shared<HeldBytes>(4U << 20)};
+  const NamedTensor controls{"y", DataType::bytes, {1}, Bytes::of(std::move(element))};
+  CHECK(write_reply({"m", "1", "", {controls}, {}}, {}, share).error().code() == Errc::no_capacity);
 }

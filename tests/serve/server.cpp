@@ -20,6 +20,7 @@ gpuactors::Duration milliseconds(int count) {
 int main(int argc, char** argv) {
   CLI::App parser{"Serves the test models"};
   serve::FrontOptions options;
+  std::string http_host = "127.0.0.1";
   std::string token_file;
   std::string request_log;
   std::string certificate;
@@ -30,6 +31,7 @@ int main(int argc, char** argv) {
   int greeting_ms = 10'000;
   int grace_ms = 2'000;
   int renewal_ms = 10'000;
+  parser.add_option("--http-host", http_host);
   parser.add_option("--token-file", token_file);
   parser.add_option("--request-log", request_log);
   parser.add_option("--certificate", certificate);
@@ -44,7 +46,7 @@ int main(int argc, char** argv) {
   parser.add_option("--request-bytes", options.limits.request_bytes);
   parser.add_option("--held-bytes", options.limits.held_bytes);
   CLI11_PARSE(parser, argc, argv);
-  options.http = gpuactors::Endpoint{"127.0.0.1", 0};
+  options.http = gpuactors::Endpoint{http_host, 0};
   options.grpc = gpuactors::Endpoint{"127.0.0.1", 0};
   options.token_file = token_file;
   options.request_log = request_log;

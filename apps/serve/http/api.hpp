@@ -37,6 +37,8 @@ struct HttpHead {
 struct HttpPiece {
   std::string text;
   HeldShare share;
+  /// Of one that says what ended the answer: the status that it would have had before it began. For the log alone.
+  int status = 200;
 };
 
 /// What follows the text of an answer, each piece when it is there.

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <span>
+#include <string_view>
 #include <utility>
 
 namespace serve {
@@ -57,6 +59,10 @@ void note_answer(LoggedRequest& line, const HttpAnswer& answer) {
     line.out_bytes += raw.size();
   if (answer.stream)
     line.first = gpuactors::Clock::now() - line.begun;
+}
+
+std::string_view input_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 /// What is before the bytes of a chunk: how many there are.
@@ -181,11 +187,19 @@ void Connection::on_end(const Code& error) {
   close();
 }
 
+/// Those before a request are none of it: some clients send one behind a body.
+void Connection::drop_empty_lines() {
+  while (input_text(input_.data()).starts_with(line_end))
+    input_.consume(line_end.size());
+}
+
 void Connection::parse_head() {
   const auto most = loop_->state()->options.limits.header_bytes;
   if (!parser_)
     parser_.emplace(most);
-  if (input_.empty())
+  if (untouched_)
+    drop_empty_lines();
+  if (input_.empty() || (untouched_ && line_end.starts_with(input_text(input_.data()))))
     return read_input();
   if (std::exchange(untouched_, false)) {
     const auto latest = deadline_;
@@ -217,6 +231,8 @@ void Connection::begin_body() {
   const auto& state = *loop_->state();
   if (!parser_->is_framed())
     return refuse(400, "of the Transfer-Encodings this server has chunked, alone");
+  if (!parser_->names_its_host())
+    return refuse(400, "the request needs one field Host, and no second one");
   keep_alive_ = parser_->keep_alive();
   HttpAnswer refused;
   route_ = loop_->api().admit(parser_->head(), refused);
@@ -236,8 +252,11 @@ void Connection::begin_body() {
   if (!known)
     return refuse(413, "a request without a token may have no body here");
   const auto& limits = state.options.limits;
-  most_body_bytes_ = is_inference(route_->endpoint) ? limits.request_bytes
-                                                    : std::min(limits.request_bytes, limits.small_request_bytes);
+  most_body_bytes_ = limits.request_bytes;
+  if (!is_inference(route_->endpoint))
+    most_body_bytes_ = std::min(most_body_bytes_, limits.small_request_bytes);
+  else if (route_->endpoint == EndpointKind::completions || route_->endpoint == EndpointKind::chat_completions)
+    most_body_bytes_ = std::min(most_body_bytes_, limits.generative_request_bytes);
   body_ = BodyBuffer{state.held, most_body_bytes_};
   const auto expected = parser_->content_length().value_or(0);
   if (expected > most_body_bytes_)
@@ -399,8 +418,10 @@ void Connection::write_piece(std::optional<HttpPiece> piece) {
   std::vector<asio::const_buffer> buffers;
   if (piece) {
     answer_.text = std::move(piece->text);
-    if (line_)
+    if (line_) {
       line_->about.out_bytes += answer_.text.size();
+      line_->about.status = piece->status;
+    }
     answer_.share = std::move(piece->share);
     answer_head_ = chunked_ ? chunk_head(answer_.text.size()) : "";
     buffers = {asio::buffer(answer_head_), asio::buffer(answer_.text)};
@@ -437,6 +458,7 @@ void Connection::next_request() {
   request_id_.clear();
   head_bytes_ = 0;
   state_ = State::head;
+  drop_empty_lines();
   if (loop_->state()->stopping && (stranger_ || input_.empty()))
     return close();
   const auto& limits = loop_->state()->options.limits;

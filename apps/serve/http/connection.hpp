@@ -70,6 +70,7 @@ private:
   void read_input();
   void on_input(const Code& error, std::size_t bytes);
   void on_end(const Code& error);
+  void drop_empty_lines();
   void parse_head();
   void begin_body();
   void ask_for_body();

@@ -5,6 +5,8 @@
 #include <apps/serve/protocol/sizes.hpp>
 #include <apps/serve/protocol/status.hpp>
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -68,7 +70,7 @@ public:
       if (reply && !*reply) {
         self->let_go();
         auto text = self->form_->end();
-        return done(text.empty() ? std::optional<HttpPiece>{} : HttpPiece{std::move(text), {}});
+        return done(text.empty() ? std::optional<HttpPiece>{} : HttpPiece{std::move(text), {}, 200});
       }
       self->beside(reply,
                    [self, done](const Result<std::optional<InferReply>>& result) { done(self->piece_of(result)); });
@@ -112,17 +114,23 @@ private:
   void ask() {
     if (is_cancelled())
       return refuse(499, "the client has gone");
+    if (!share_.grow_to(reading_bytes(body_.size())))
+      return refuse(503, held_too_much);
     if (const auto found = form_->find_model(body_, route_); !found)
       return refuse(found.error());
     const auto model = state_->service.describe(route_.model, route_.version, form_->find_sequence(body_));
     if (!model)
       return refuse(model.error());
+    const auto most = state_->options.limits.generative_request_bytes;
+    if (model->generative && body_.size() > most)
+      return refuse(413, fmt::format("a request to a generative model has at most {} bytes here", most));
     auto request = form_->read(body_, *model);
     body_ = {};
     if (!request)
       return refuse(request.error());
     if (!share_.grow_to(bytes_of(*request)))
       return refuse(503, held_too_much);
+    share_.settle(bytes_of(*request));
     request->arrived = arrived_;
     request->trace = trace_;
     request->model = std::move(route_.model);
@@ -206,13 +214,14 @@ private:
   }
 
   void answer_whole(const InferReply& reply) {
-    auto json = form_->whole(reply);
-    if (!json)
-      return refuse(json.error());
     HttpAnswer whole;
     whole.share = HeldShare{state_->held};
+    auto json = form_->whole(reply, whole.share);
+    if (!json)
+      return refuse(json.error());
     if (!whole.share.grow_to(json->size()))
       return refuse(503, held_too_much);
+    whole.share.settle(json->size());
     whole.text = std::move(*json);
     joined_.reset();
     answer(std::move(whole));
@@ -231,10 +240,12 @@ private:
   }
 
   Result<HttpPiece> text_of(const InferReply& reply) const {
-    GPUACTORS_LET(text, form_->event(reply));
-    HttpPiece piece{std::move(text), HeldShare{state_->held}};
+    HttpPiece piece{{}, HeldShare{state_->held}, 200};
+    GPUACTORS_LET(text, form_->event(reply, piece.share));
+    piece.text = std::move(text);
     if (piece.text.size() >= small_reply && !piece.share.grow_to(piece.text.size()))
       return gpuactors::fail(Errc::no_capacity, std::string{held_too_much});
+    piece.share.settle(piece.text.size());
     return piece;
   }
 
@@ -244,7 +255,7 @@ private:
     if (piece)
       return std::move(*piece);
     give_up();
-    return {form_->error_event(piece.error()), {}};
+    return {form_->error_event(piece.error()), {}, http_status(piece.error().code())};
   }
 
   void give_up() {

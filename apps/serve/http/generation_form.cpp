@@ -43,12 +43,12 @@ public:
     return streams_;
   }
 
-  Result<std::string> whole(const InferReply& reply) override {
-    return write_generation(reply);
+  Result<std::string> whole(const InferReply& reply, HeldShare& share) override {
+    return write_generation(reply, share);
   }
 
-  Result<std::string> event(const InferReply& reply) override {
-    GPUACTORS_LET(json, write_generation(reply));
+  Result<std::string> event(const InferReply& reply, HeldShare& share) override {
+    GPUACTORS_LET(json, write_generation(reply, share));
     return event_text(json);
   }
 
@@ -106,11 +106,12 @@ public:
     return wishes_.stream;
   }
 
-  Result<std::string> whole(const InferReply& reply) override {
+  // Its texts are few bytes beside what a model may answer.
+  Result<std::string> whole(const InferReply& reply, HeldShare& /*share*/) override {
     return writer_->whole(reply);
   }
 
-  Result<std::string> event(const InferReply& reply) override {
+  Result<std::string> event(const InferReply& reply, HeldShare& /*share*/) override {
     return writer_->event(reply);
   }
 

@@ -26,11 +26,13 @@ public:
   /// Whether the answer is a stream of events; known once the body was read.
   [[nodiscard]] virtual bool streams() const = 0;
 
-  /// The document of all replies together. @returns what cannot be written.
-  [[nodiscard]] virtual gpuactors::Result<std::string> whole(const InferReply& reply) = 0;
+  /// The document of all replies together.
+  /// @param share Grows with it.
+  /// @returns what cannot be written, and `no_capacity` where the share may not grow.
+  [[nodiscard]] virtual gpuactors::Result<std::string> whole(const InferReply& reply, HeldShare& share) = 0;
 
   /// The text of a reply's event, of those behind the last reply, which may be none, and of the error that ends them.
-  [[nodiscard]] virtual gpuactors::Result<std::string> event(const InferReply& reply) = 0;
+  [[nodiscard]] virtual gpuactors::Result<std::string> event(const InferReply& reply, HeldShare& share) = 0;
   [[nodiscard]] virtual std::string end() = 0;
   [[nodiscard]] virtual std::string error_event(const gpuactors::Error& error) = 0;
 

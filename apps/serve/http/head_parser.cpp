@@ -49,6 +49,7 @@ void HeadParser::on_field_impl(http::field field, Text name, Text value, Code&) 
   // Those behind chunks come after all that they could say has been decided.
   if (header_read_)
     return;
+  hosts_ += field == http::field::host ? 1 : 0;
   if (field == http::field::authorization)
     head_.authorization = string_of(value);
   else if (field == http::field::content_encoding)

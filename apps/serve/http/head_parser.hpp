@@ -6,6 +6,7 @@
 
 #include <boost/beast/http/basic_parser.hpp>
 
+#include <cstddef>
 #include <string>
 
 namespace serve {
@@ -30,6 +31,11 @@ public:
   /// for the end of any other Transfer-Encoding elsewhere, and take for a part of the body what is the next request.
   [[nodiscard]] bool is_framed() const noexcept {
     return framed_;
+  }
+
+  /// Whether it is said once for which host it is, as HTTP/1.1 wants it. Of two, servers take different ones.
+  [[nodiscard]] bool names_its_host() const noexcept {
+    return hosts_ == 1 || (hosts_ == 0 && old_);
   }
 
   /// Where chunks go. Must be set before they are parsed.
@@ -58,6 +64,7 @@ private:
 
   HttpHead head_;
   bool old_ = false;
+  std::size_t hosts_ = 0;
   bool has_transfer_encoding_ = false;
   bool has_trace_ = false;
   bool framed_ = true;

@@ -1,6 +1,7 @@
 #include <apps/serve/http/inference.hpp>
 #include <apps/serve/http/inflate.hpp>
 #include <apps/serve/protocol/infer_reply.hpp>
+#include <apps/serve/protocol/sizes.hpp>
 #include <apps/serve/protocol/status.hpp>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <charconv>
 #include <functional>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 namespace serve {
@@ -22,6 +24,7 @@ namespace {
 // What is larger is read or written elsewhere than on the threads that serve all connections.
 constexpr std::size_t heavy_json = 128U << 10;
 constexpr std::size_t heavy_packed = 16U << 10;
+constexpr std::size_t heavy_raw = 1U << 20; // of texts, which are looked at one by one
 
 HttpAnswer refusal_of(const gpuactors::Error& error) {
   return refusal(error.code() == Errc::infeasible ? 413 : http_status(error.code()), error.message());
@@ -49,7 +52,7 @@ public:
     const auto light = unpack_light();
     if (!light)
       return done_(refusal_of(light.error()));
-    if (*light && json->value_or(body_.size()) <= heavy_json)
+    if (*light && json->value_or(body_.size()) <= heavy_json && !has_many_texts())
       return ask();
     if (!state_->heavy.run([self = shared_from_this()] { self->ask(); }))
       done_(refusal(503, works_too_much));
@@ -102,8 +105,27 @@ private:
     return unpacked.has_value();
   }
 
+  /// Whether there may be so many texts that to look at each takes long.
+  [[nodiscard]] bool has_many_texts() const {
+    if (body_.size() <= heavy_raw)
+      return false;
+    if (json_bytes_ != std::uint64_t{0}) {
+      // With a backslash in it, a name may be there and not be seen.
+      const auto size = std::min<std::uint64_t>(json_bytes_.value_or(body_.size()), body_.size());
+      const std::string_view json{reinterpret_cast<const char*>(body_.view().data()), static_cast<std::size_t>(size)};
+      return json.find("BYTES") != std::string_view::npos || json.find('\\') != std::string_view::npos;
+    }
+    const auto model = state_->service.describe(route_.model, route_.version);
+    return model && std::any_of(model->inputs.begin(), model->inputs.end(), [](const auto& input) {
+             return input.type == DataType::bytes;
+           });
+  }
+
   Result<HttpInference> read() {
     GPUACTORS_TRY(unpack(state_->options.limits.request_bytes));
+    const auto json = std::min<std::uint64_t>(json_bytes_.value_or(body_.size()), body_.size());
+    if (!share_.grow_to(reading_bytes(static_cast<std::size_t>(json))))
+      return fail(Errc::no_capacity, std::string{held_too_much});
     if (json_bytes_ != std::uint64_t{0})
       return read_inference(body_, json_bytes_);
     GPUACTORS_LET(model, state_->service.describe(route_.model, route_.version));
@@ -120,7 +142,10 @@ private:
           std::greater_equal<>{}(data.data(), body.data()) && std::less<>{}(data.data(), body.data() + body.size());
       bytes += is_view ? 0 : data.size();
     }
-    return share_.grow_to(bytes);
+    if (!share_.grow_to(bytes))
+      return false;
+    share_.settle(bytes);
+    return true;
   }
 
   void ask() {
@@ -177,19 +202,21 @@ private:
   }
 
   HttpAnswer answer_of(const InferReply& reply) const {
-    auto written = write_reply(reply, form_);
+    HeldShare share{state_->held};
+    auto written = write_reply(reply, form_, share);
     if (!written)
       return refusal_of(written.error());
     HttpAnswer answer;
     answer.model = reply.model;
     answer.version = reply.version;
     answer.times = reply.times;
-    answer.share = HeldShare{state_->held};
     std::size_t bytes = written->json.size();
     for (const auto& raw : written->raw)
       bytes += raw.size();
-    if (!answer.share.grow_to(bytes))
+    if (!share.grow_to(bytes))
       return refusal(503, held_too_much);
+    share.settle(bytes);
+    answer.share = std::move(share);
     answer.text = std::move(written->json);
     answer.raw = std::move(written->raw);
     answer.tell_text_size = written->binary;

@@ -3,9 +3,13 @@
 #include <apps/serve/http/server.hpp>
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/ssl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +17,9 @@
 #include <condition_variable>
 #include <functional>
 #include <future>
+#include <list>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -60,8 +66,33 @@ Result<std::shared_ptr<asio::ssl::context>> open_tls(const std::optional<TlsFile
   return context;
 }
 
+/// Has the system find out within about two minutes that a client has vanished without a word: while it waits for an
+/// answer, nothing is sent that would tell.
+void watch_peer(Socket& socket) {
+  constexpr int on = 1;
+  constexpr int idle_seconds = 60;
+  constexpr int retry_seconds = 20;
+  constexpr int retries = 3;
+  constexpr unsigned unconfirmed_ms = 1'000 * (idle_seconds + retries * retry_seconds);
+  const auto set = [&socket](int level, int option, const auto& value) {
+    ::setsockopt(socket.native_handle(), level, option, &value, sizeof value); // else it is as before
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, on);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, idle_seconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, retry_seconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, retries);
+  // The same where something is on its way, behind which the system does not ask.
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, unconfirmed_ms);
+}
+
 Failure cannot_listen(const Endpoint& endpoint, const boost::system::error_code& error) {
   return fail(Errc::unavailable, fmt::format("cannot listen at {}: {}", to_string(endpoint), error.message()));
+}
+
+/// Whether a name stands for an address, among others, that this machine does not have.
+bool is_none_of_ours(const boost::system::error_code& error) {
+  return error == boost::system::errc::address_not_available
+         || error == boost::system::errc::address_family_not_supported;
 }
 
 } // namespace
@@ -72,8 +103,6 @@ public:
     const auto threads = std::max<std::size_t>(state_->options.io_threads, 1);
     for (std::size_t i = 0; i < threads; ++i)
       loops_.push_back(std::make_shared<Loop>(state_, strangers_, tls));
-    acceptor_.emplace(loops_.front()->context());
-    pause_.emplace(loops_.front()->context());
   }
 
   Result<void> listen(const Endpoint& endpoint) {
@@ -82,18 +111,22 @@ public:
     const auto found = resolver.resolve(endpoint.host, std::to_string(endpoint.port), Tcp::resolver::passive, error);
     if (error)
       return cannot_listen(endpoint, error);
-    const auto address = found.begin()->endpoint();
-    acceptor_->open(address.protocol(), error);
-    if (!error)
-      acceptor_->set_option(Tcp::acceptor::reuse_address{true}, error);
-    if (!error)
-      acceptor_->bind(address, error);
-    if (!error)
-      acceptor_->listen(asio::socket_base::max_listen_connections, error);
-    if (error)
+    endpoint_ = endpoint;
+    std::set<Tcp::endpoint> addresses; // some come twice
+    for (const auto& entry : found)
+      addresses.insert(entry.endpoint());
+    for (const auto& address : addresses) {
+      // The port that was chosen for the first is that of all.
+      open_door({address.address(), endpoint_.port}, addresses.size() > 1, error);
+      if (!error)
+        endpoint_.port = doors_.back().acceptor.local_endpoint().port();
+      else if (!is_none_of_ours(error))
+        return cannot_listen(endpoint, error);
+    }
+    if (doors_.empty())
       return cannot_listen(endpoint, error);
-    endpoint_ = {endpoint.host, acceptor_->local_endpoint().port()};
-    accept();
+    for (auto& door : doors_)
+      accept(door);
     // The first one last, which accepts: if another gets no thread, nothing has been accepted for it.
     for (auto loop = loops_.rbegin(); loop != loops_.rend(); ++loop)
       GPUACTORS_TRY((*loop)->start());
@@ -121,8 +154,10 @@ public:
     on_each([this](Loop& loop) {
       if (&loop == loops_.front().get()) {
         boost::system::error_code ignored;
-        acceptor_->close(ignored);
-        pause_->cancel();
+        for (auto& door : doors_) {
+          door.acceptor.close(ignored);
+          door.pause.cancel();
+        }
       }
       loop.drain();
     });
@@ -139,22 +174,49 @@ public:
   }
 
 private:
-  void accept() {
+  /// One of the addresses at which it listens.
+  struct Door {
+    explicit Door(asio::io_context& context) : acceptor(context), pause(context) {
+      // nop
+    }
+
+    Tcp::acceptor acceptor;
+    asio::steady_timer pause;
+  };
+
+  /// @param alone No address of the other family is meant with it.
+  void open_door(const Tcp::endpoint& address, bool alone, boost::system::error_code& error) {
+    auto& acceptor = doors_.emplace_back(loops_.front()->context()).acceptor;
+    acceptor.open(address.protocol(), error);
+    if (!error)
+      acceptor.set_option(Tcp::acceptor::reuse_address{true}, error);
+    if (!error && alone && address.address().is_v6())
+      acceptor.set_option(asio::ip::v6_only{true}, error);
+    if (!error)
+      acceptor.bind(address, error);
+    if (!error)
+      acceptor.listen(asio::socket_base::max_listen_connections, error);
+    if (error)
+      doors_.pop_back();
+  }
+
+  void accept(Door& door) {
     auto& loop = *loops_[next_++ % loops_.size()];
-    acceptor_->async_accept(loop.context(), [this, &loop](const boost::system::error_code& error, Socket socket) {
-      if (error == asio::error::operation_aborted || !acceptor_->is_open())
-        return;
-      if (!error) {
-        admit(loop, std::move(socket));
-        return accept();
-      }
-      // No file descriptor is left, or the connection is gone already.
-      pause_->expires_after(accept_pause);
-      pause_->async_wait([this](const boost::system::error_code& aborted) {
-        if (!aborted)
-          accept();
-      });
-    });
+    door.acceptor.async_accept(loop.context(),
+                               [this, &loop, &door](const boost::system::error_code& error, Socket socket) {
+                                 if (error == asio::error::operation_aborted || !door.acceptor.is_open())
+                                   return;
+                                 if (!error) {
+                                   admit(loop, std::move(socket));
+                                   return accept(door);
+                                 }
+                                 // No file descriptor is left, or the connection is gone already.
+                                 door.pause.expires_after(accept_pause);
+                                 door.pause.async_wait([this, &door](const boost::system::error_code& aborted) {
+                                   if (!aborted)
+                                     accept(door);
+                                 });
+                               });
   }
 
   void admit(Loop& loop, Socket socket) {
@@ -167,6 +229,7 @@ private:
       return;
     state_->http_connections.fetch_add(1, std::memory_order_relaxed);
     socket.set_option(Tcp::no_delay{true}, ignored);
+    watch_peer(socket);
     // Whoever connects and says nothing shall not keep out those who have something to say.
     const auto has_room = others < most || strangers_->evict_oldest();
     auto connection = std::make_shared<std::weak_ptr<Connection>>();
@@ -210,8 +273,7 @@ private:
   std::shared_ptr<Strangers> strangers_ = std::make_shared<Strangers>();
   std::vector<std::shared_ptr<Loop>> loops_;
   // On the thread of the first loop.
-  std::optional<Tcp::acceptor> acceptor_;
-  std::optional<asio::steady_timer> pause_;
+  std::list<Door> doors_;
   std::size_t next_ = 0;
   Endpoint endpoint_;
   bool stopped_ = false;

@@ -134,6 +134,7 @@ public:
     std::optional<simdjson::ondemand::parser> own;
     GPUACTORS_TRY(read_document(parser_for(json_.size(), own), json_,
                                 [this](std::string_view name, Value value) { return read_field(name, value); }));
+    own.reset(); // each value is parsed once more
     for (const auto& value : values_) {
       GPUACTORS_LET(tensor, read_tensor(value));
       request_.inputs.push_back(std::move(tensor));
@@ -270,7 +271,8 @@ Result<InferRequest> read_generation(const Bytes& body, const ModelDescription& 
   return GenerationReader{body, model}.read();
 }
 
-Result<std::string> write_generation(const InferReply& reply) {
+Result<std::string> write_generation(const InferReply& reply, HeldShare& share) {
+  TextRoom room{share};
   JsonText json;
   json.object();
   if (!reply.id.empty())
@@ -281,9 +283,11 @@ Result<std::string> write_generation(const InferReply& reply) {
     Result<void> written;
     json.key(output.name).value_by([&](std::string& text) {
       text += count == 1 ? "" : "[";
-      written = append_elements(text, output);
+      written = append_elements(text, output, room);
       text += count == 1 ? "" : "]";
     });
+    if (!written && written.error().code() == Errc::no_capacity)
+      return fail(written.error());
     if (!written)
       return fail(written.error().code(), written.error().message() + ": ask for it over gRPC");
   }

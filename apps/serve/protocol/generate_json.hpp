@@ -1,6 +1,7 @@
 // The JSON of the generate extension: inputs, outputs and their values are keys and values of one object.
 #pragma once
 
+#include <apps/serve/protocol/held_bytes.hpp>
 #include <apps/serve/service.hpp>
 
 #include <string>
@@ -22,7 +23,8 @@ namespace serve {
 
 /// {"id": ..., "model_name": ..., "model_version": ..., "NAME": value, ...}; an output with one element is a value,
 /// others are lists of all their elements.
-/// @returns `invalid_argument` for outputs that JSON has no form for.
-[[nodiscard]] gpuactors::Result<std::string> write_generation(const InferReply& reply);
+/// @param share Grows with it.
+/// @returns `invalid_argument` for outputs that JSON has no form for; `no_capacity` where the share may not grow.
+[[nodiscard]] gpuactors::Result<std::string> write_generation(const InferReply& reply, HeldShare& share);
 
 } // namespace serve

@@ -1,4 +1,5 @@
 #include <apps/serve/protocol/data_type.hpp>
+#include <apps/serve/protocol/front_state.hpp>
 #include <apps/serve/protocol/infer_reply.hpp>
 #include <apps/serve/protocol/json_text.hpp>
 #include <apps/serve/protocol/tensor_rules.hpp>
@@ -23,9 +24,13 @@ Result<void> no_text(const NamedTensor& output, std::string_view why) {
   return fail(Errc::invalid_argument, fmt::format("output \"{}\" {}", output.name, why));
 }
 
+Result<void> no_room() {
+  return fail(Errc::no_capacity, std::string{held_too_much});
+}
+
 /// Elements of type T, which may lie anywhere in memory.
 template <class T>
-Result<void> append_numbers(std::string& json, const NamedTensor& output) {
+Result<void> append_numbers(std::string& json, const NamedTensor& output, TextRoom& room) {
   const auto data = output.data.view();
   for (std::size_t at = 0; at + sizeof(T) <= data.size(); at += sizeof(T)) {
     T element;
@@ -36,21 +41,39 @@ Result<void> append_numbers(std::string& json, const NamedTensor& output) {
     if (at > 0)
       json += ',';
     append_number(json, element);
+    if (!room.fits(json))
+      return no_room();
   }
   return {};
 }
 
-void append_booleans(std::string& json, const NamedTensor& output) {
+Result<void> append_booleans(std::string& json, const NamedTensor& output, TextRoom& room) {
   bool first = true;
   for (const auto element : output.data.view()) {
     if (!first)
       json += ',';
     first = false;
     json += element != std::byte{} ? "true" : "false";
+    if (!room.fits(json))
+      return no_room();
   }
+  return {};
 }
 
-Result<void> append_strings(std::string& json, const NamedTensor& output) {
+/// In pieces: escaped, it may become six times as long.
+bool append_string(std::string& json, std::string_view text, TextRoom& room) {
+  constexpr std::size_t piece = 64U << 10;
+  json += '"';
+  for (std::size_t at = 0; at < text.size(); at += piece) {
+    append_escaped(json, text.substr(at, piece));
+    if (!room.fits(json))
+      return false;
+  }
+  json += '"';
+  return room.fits(json);
+}
+
+Result<void> append_strings(std::string& json, const NamedTensor& output, TextRoom& room) {
   auto data = output.data.view();
   bool first = true;
   while (const auto element = take_bytes_element(data)) {
@@ -60,7 +83,8 @@ Result<void> append_strings(std::string& json, const NamedTensor& output) {
     if (!first)
       json += ',';
     first = false;
-    append_quoted(json, {text, element->size()});
+    if (!append_string(json, {text, element->size()}, room))
+      return no_room();
   }
   return {};
 }
@@ -74,33 +98,32 @@ void write_head(JsonText& json, const NamedTensor& output) {
 
 } // namespace
 
-Result<void> append_elements(std::string& json, const NamedTensor& output) {
+Result<void> append_elements(std::string& json, const NamedTensor& output, TextRoom& room) {
   switch (output.type) {
   case DataType::boolean:
-    append_booleans(json, output);
-    return {};
+    return append_booleans(json, output, room);
   case DataType::uint8:
-    return append_numbers<std::uint8_t>(json, output);
+    return append_numbers<std::uint8_t>(json, output, room);
   case DataType::uint16:
-    return append_numbers<std::uint16_t>(json, output);
+    return append_numbers<std::uint16_t>(json, output, room);
   case DataType::uint32:
-    return append_numbers<std::uint32_t>(json, output);
+    return append_numbers<std::uint32_t>(json, output, room);
   case DataType::uint64:
-    return append_numbers<std::uint64_t>(json, output);
+    return append_numbers<std::uint64_t>(json, output, room);
   case DataType::int8:
-    return append_numbers<std::int8_t>(json, output);
+    return append_numbers<std::int8_t>(json, output, room);
   case DataType::int16:
-    return append_numbers<std::int16_t>(json, output);
+    return append_numbers<std::int16_t>(json, output, room);
   case DataType::int32:
-    return append_numbers<std::int32_t>(json, output);
+    return append_numbers<std::int32_t>(json, output, room);
   case DataType::int64:
-    return append_numbers<std::int64_t>(json, output);
+    return append_numbers<std::int64_t>(json, output, room);
   case DataType::fp32:
-    return append_numbers<float>(json, output);
+    return append_numbers<float>(json, output, room);
   case DataType::fp64:
-    return append_numbers<double>(json, output);
+    return append_numbers<double>(json, output, room);
   case DataType::bytes:
-    return append_strings(json, output);
+    return append_strings(json, output, room);
   case DataType::fp16:
   case DataType::bf16:
     break;
@@ -108,8 +131,9 @@ Result<void> append_elements(std::string& json, const NamedTensor& output) {
   return no_text(output, fmt::format("is {}, of which JSON has no elements", to_string(output.type)));
 }
 
-Result<HttpReply> write_reply(const InferReply& reply, const OutputForm& form) {
+Result<HttpReply> write_reply(const InferReply& reply, const OutputForm& form, HeldShare& share) {
   HttpReply result;
+  TextRoom room{share};
   JsonText json;
   json.object();
   if (!reply.id.empty())
@@ -125,7 +149,10 @@ Result<HttpReply> write_reply(const InferReply& reply, const OutputForm& form) {
         result.raw.push_back(output.data);
     } else {
       Result<void> written;
-      json.key("data").array().value_by([&](std::string& text) { written = append_elements(text, output); }).close();
+      json.key("data").array();
+      json.value_by([&](std::string& text) { written = append_elements(text, output, room); }).close();
+      if (!written && written.error().code() == Errc::no_capacity)
+        return fail(written.error());
       if (!written)
         return fail(written.error().code(),
                     written.error().message() + ": ask for it with the parameter \"binary_data\"");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <apps/serve/protocol/infer_request.hpp>
+#include <apps/serve/protocol/text_room.hpp>
 #include <apps/serve/service.hpp>
 
 #include <string>
@@ -19,10 +20,13 @@ struct HttpReply {
 };
 
 /// Appends the elements of an output as JSON, with commas between them.
-/// @returns `invalid_argument`, naming the output, for what JSON has no form for.
-[[nodiscard]] gpuactors::Result<void> append_elements(std::string& json, const NamedTensor& output);
+/// @returns `invalid_argument`, naming the output, for what JSON has no form for; `no_capacity` without room.
+[[nodiscard]] gpuactors::Result<void> append_elements(std::string& json, const NamedTensor& output, TextRoom& room);
 
-/// @returns `invalid_argument` for outputs that JSON has no form for: FP16, BF16, infinities, BYTES that are no text.
-[[nodiscard]] gpuactors::Result<HttpReply> write_reply(const InferReply& reply, const OutputForm& form);
+/// @param share Grows with the JSON.
+/// @returns `invalid_argument` for outputs that JSON has no form for: FP16, BF16, infinities, BYTES that are no text;
+///          `no_capacity` where the share may not grow.
+[[nodiscard]] gpuactors::Result<HttpReply> write_reply(const InferReply& reply, const OutputForm& form,
+                                                       HeldShare& share);
 
 } // namespace serve

@@ -54,6 +54,7 @@ public:
     auto& parser = parser_for(json_.size(), own);
     GPUACTORS_TRY(
         read_document(parser, json_, [this](std::string_view name, Value value) { return read_field(name, value); }));
+    own.reset(); // data that came before its type is parsed once more
     for (auto& input : inputs_)
       GPUACTORS_TRY(finish_input(input));
     if (raw_at_ != body_.size())

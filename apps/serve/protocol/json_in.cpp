@@ -1,14 +1,12 @@
 #include <apps/serve/protocol/json_in.hpp>
 #include <apps/serve/protocol/parameters.hpp>
+#include <apps/serve/protocol/sizes.hpp>
 
 #include <cstddef>
 
 namespace serve::json_in {
 
 namespace {
-
-// Documents up to this size share a parser; its memory is a few times as large.
-constexpr std::size_t shared_parser_bytes = 256U << 10;
 
 bool is_other_kind(simdjson::error_code error) {
   return error == simdjson::INCORRECT_TYPE || error == simdjson::NUMBER_OUT_OF_RANGE || error == simdjson::NUMBER_ERROR;

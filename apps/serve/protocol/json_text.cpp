@@ -31,6 +31,11 @@ void append_escape(std::string& json, char c) {
 
 void append_quoted(std::string& json, std::string_view text) {
   json += '"';
+  append_escaped(json, text);
+  json += '"';
+}
+
+void append_escaped(std::string& json, std::string_view text) {
   std::size_t plain = 0;
   for (std::size_t i = 0; i < text.size(); ++i)
     if (needs_escape(text[i])) {
@@ -39,7 +44,6 @@ void append_quoted(std::string& json, std::string_view text) {
       plain = i + 1;
     }
   json.append(text, plain);
-  json += '"';
 }
 
 std::string event_text(std::string_view json) {

@@ -13,6 +13,9 @@ namespace serve {
 /// Appends `text` in quotes, escaped. Bytes that are no UTF-8 stay what they are.
 void append_quoted(std::string& json, std::string_view text);
 
+/// The same without the quotes.
+void append_escaped(std::string& json, std::string_view text);
+
 /// Appends the shortest text that reads as this number again; it must be finite.
 template <class Number>
 requires(std::integral<Number> || std::floating_point<Number>) void append_number(std::string& json, Number number) {

@@ -31,4 +31,13 @@ namespace serve {
   return bytes;
 }
 
+/// Documents of JSON up to this size share a parser, whose memory stays: a few times as much for each thread.
+inline constexpr std::size_t shared_parser_bytes = 256U << 10;
+
+/// About what it takes to read JSON of that size, beside its text and what is read: 4 bytes for each bracket, comma and
+/// value, and a copy of its strings.
+[[nodiscard]] inline std::size_t reading_bytes(std::size_t json) noexcept {
+  return json <= shared_parser_bytes ? 0 : 5 * json;
+}
+
 } // namespace serve
