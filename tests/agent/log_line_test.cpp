@@ -27,6 +27,16 @@ TEST_CASE("whatever is logged stays on its line and in its field") {
         == LogLine{moment, "no de", "a b", OutputStream::out, "x y\xEF\xBF\xBDz\xEF\xBF\xBD"});
 }
 
+TEST_CASE("a line that was cut within a character is text all the same") {
+  const std::string good = "2026-11-21T09:41:01.000250Z\tnode1\tworker-3\tstdout\t\xC3\xBC";
+  CHECK(parse_log_line(good)->text == "\xC3\xBC");
+  CHECK(parse_log_line(good.substr(0, good.size() - 1))->text == "\xEF\xBF\xBD");
+  const auto broken = parse_log_line("2026-11-21T09:41:01.000250Z\t\xFFn\tw\xC3\tstdout\tx");
+  REQUIRE(broken);
+  CHECK(broken->node == "\xEF\xBF\xBDn");
+  CHECK(broken->source == "w\xEF\xBF\xBD");
+}
+
 TEST_CASE("what is no line of a log is not taken for one") {
   const std::string good = "2026-11-21T09:41:01.000250Z\tnode1\tworker-3\tstdout\t";
   REQUIRE(parse_log_line(good));

@@ -183,6 +183,17 @@ TEST_CASE_METHOD(LogFixture, "half a line, left by a process that was killed, sp
   CHECK(tail(9) == Texts{"one", "two"});
 }
 
+TEST_CASE_METHOD(LogFixture, "a line that ends within a character is read as text") {
+  open();
+  write("one");
+  log.reset();
+  std::ofstream{folder / "output-0000000001.log", std::ios::app}
+      << "1970-01-01T00:00:02.000000Z\tn\ts\tstdout\thalf \xC3";
+  open();
+  write("two");
+  CHECK(tail(9) == Texts{"one", "half \xEF\xBF\xBD", "two"});
+}
+
 // -- trouble --------------------------------------------------------------------------------------
 
 TEST_CASE_METHOD(LogFixture, "a removed folder is made again, with one warning") {

@@ -81,8 +81,9 @@ std::optional<LogLine> parse_log_line(std::string_view text) {
   const bool is_err = fields[3] == to_string(OutputStream::err);
   if (!time || (!is_err && fields[3] != to_string(OutputStream::out)))
     return {};
-  return LogLine{*time, std::string{fields[1]}, std::string{fields[2]}, is_err ? OutputStream::err : OutputStream::out,
-                 std::string{text}};
+  // A line may have been cut within a character, and no message can carry half of one.
+  return LogLine{*time, to_utf8(fields[1]), to_utf8(fields[2]), is_err ? OutputStream::err : OutputStream::out,
+                 to_utf8(text)};
 }
 
 } // namespace gpuactors
