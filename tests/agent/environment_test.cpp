@@ -19,10 +19,28 @@ std::string why_not(const std::string& name, const std::string& value = "1") {
 } // namespace
 
 TEST_CASE("a request sets what its type reads, and what tunes libraries") {
-  for (const auto* name : {"COLOUR", "http_timeout", "HOMER", "PATHS", "PROXY", "OMP_NUM_THREADS", "NCCL_DEBUG",
-                           "NCCL_SOCKET_IFNAME", "NCCL_P2P_DIRECT_DISABLE", "NCCL_CUMEM_HOST_ENABLE",
-                           "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUBLAS_WORKSPACE_CONFIG",
-                           "CUDNN_LOGLEVEL_DBG", "TORCH_NCCL_BLOCKING_WAIT", "TENSOR_FILE", "DATA_PATH", "DATA_DIR"}) {
+  for (const auto* name : {"COLOUR",
+                           "http_timeout",
+                           "HOMER",
+                           "PATHS",
+                           "PROXY",
+                           "OMP_NUM_THREADS",
+                           "NCCL_DEBUG",
+                           "NCCL_SOCKET_IFNAME",
+                           "NCCL_P2P_DIRECT_DISABLE",
+                           "NCCL_CUMEM_HOST_ENABLE",
+                           "CUDA_LAUNCH_BLOCKING",
+                           "CUDA_DEVICE_MAX_CONNECTIONS",
+                           "CUBLAS_WORKSPACE_CONFIG",
+                           "CUDNN_LOGLEVEL_DBG",
+                           "TORCH_NCCL_BLOCKING_WAIT",
+                           "UCX_TLS",
+                           "FI_PROVIDER",
+                           "MKL_NUM_THREADS",
+                           "OMP_PROC_BIND",
+                           "TENSOR_FILE",
+                           "DATA_PATH",
+                           "DATA_DIR"}) {
     INFO(name);
     CHECK(why_not(name).empty());
   }
@@ -71,6 +89,17 @@ TEST_CASE("what makes a process load, write or send what its type does not is re
                            "CUDA_LOG_FILE",
                            "CUDA_CACHE_PATH",
                            "CUDA_INJECTION64_PATH",
+                           "NVTX_INJECTION64_PATH",
+                           "UCX_MODULE_DIR",
+                           "UCX_STATS_DEST",
+                           "IBV_DRIVERS",
+                           "RDMAV_DRIVERS",
+                           "FI_PROVIDER_PATH",
+                           "OMP_TOOL_LIBRARIES",
+                           "OMP_TOOL_VERBOSE_INIT",
+                           "HWLOC_PLUGINS_PATH",
+                           "MKL_VERBOSE_OUTPUT_FILE",
+                           "NVSHMEM_BOOTSTRAP_PLUGIN",
                            "TORCHINDUCTOR_CACHE_DIR",
                            "PYTORCH_KERNEL_CACHE_PATH"}) {
     INFO(name);

@@ -19,13 +19,12 @@ namespace {
 /// Prefixes of reserved names: variables that configure the library, the driver and MPS, that select the devices
 /// visible in containers, or by which the loader, libraries and interpreters find files and peers. The node's headers
 /// for its collector of traces are secrets: the address goes with them.
-constexpr auto reserved_prefixes =
-    std::to_array<std::string_view>({"GPUACTORS_",     "LD_",        "CUDA_MPS_",   "CUDA_DEVICE_ORDER",
-                                     "CUDA_INJECTION", "NVIDIA_",    "OPENSSL_",    "SSL",
-                                     "OTEL_",          "GCONV_PATH", "GETCONF_DIR", "RESOLV_",
-                                     "NIS_PATH",       "GRPC_",      "CURL_",       "UCX_LOG_FILE",
-                                     "MALLOC_",        "PYTHON",     "XDG_",        "BASH_",
-                                     "GLIBC_TUNABLES", "KINETO_"});
+constexpr auto reserved_prefixes = std::to_array<std::string_view>(
+    {"GPUACTORS_",  "LD_",          "CUDA_MPS_",      "CUDA_DEVICE_ORDER", "CUDA_INJECTION", "NVIDIA_",
+     "OPENSSL_",    "SSL",          "OTEL_",          "GCONV_PATH",        "GETCONF_DIR",    "RESOLV_",
+     "NIS_PATH",    "GRPC_",        "CURL_",          "UCX_LOG_FILE",      "MALLOC_",        "PYTHON",
+     "XDG_",        "BASH_",        "GLIBC_TUNABLES", "KINETO_",           "NVTX_",          "OMP_TOOL",
+     "IBV_DRIVERS", "RDMAV_DRIVERS"});
 
 /// Reserved names: where programs look for files, and keep them.
 constexpr auto reserved_names =
@@ -34,9 +33,10 @@ constexpr auto reserved_names =
 
 /// Requests set these libraries' variables to tune them, but not those that have one of the words in their names: they
 /// name files to load, or to write (NCCL_DEBUG_FILE, NCCL_NET_PLUGIN, CUDA_CACHE_PATH, CUBLAS_LOGDEST_DBG).
-constexpr auto libraries = std::to_array<std::string_view>({"NCCL_", "CUDA_", "CUBLAS", "CUDNN_", "CUFILE_", "CUFFT",
-                                                            "CUSOLVER", "CUSPARSE", "CUTENSOR", "TORCH", "PYTORCH_"});
-constexpr auto words_for_files = std::to_array<std::string_view>({"FILE", "PATH", "PLUGIN", "DUMP", "LOGDEST"});
+constexpr auto libraries =
+    std::to_array<std::string_view>({"NCCL_", "CUDA_", "CUBLAS", "CUDNN_", "CUFILE_", "CUFFT", "CUSOLVER", "CUSPARSE",
+                                     "CUTENSOR", "TORCH", "PYTORCH_", "UCX_", "FI_", "HWLOC_", "MKL_", "NVSHMEM_"});
+constexpr auto words_for_files = std::to_array<std::string_view>({"FILE", "PATH", "PLUGIN", "DUMP", "DEST"});
 
 /// Programs read the addresses of proxies in capital letters and in small ones.
 bool is_proxy(std::string_view name) {
