@@ -394,8 +394,10 @@ void BrokerCore::drop_node(const std::string& name) {
       remains.push_back(lease.id);
   });
   apply(ledger_.remove_node(name, world_.now()), "remove_node");
-  for (const auto id : remains)
+  for (const auto id : remains) {
     leave_lost(id);
+    end_offspring(id, "the task"); // an actor's have ended with its life
+  }
   std::erase_if(graces_, [this](const auto& item) {
     return ledger_.find_lease(item.first) == nullptr && ledger_.find_remains(item.first) == nullptr;
   });
