@@ -45,10 +45,12 @@ int print_signals() {
   return 0;
 }
 
-/// Starts a child that ends with it, says the child's pid once that one has seen to it, and waits.
+/// Starts a child that ends with it, says the child's pid and line once that one has seen to it, and waits.
 int be_parent(const char* self) {
-  auto table = ProcessTable::make(
-      {[](const Process& process, OutputStream, std::string_view, LogTime) { say(std::to_string(process.pid)); }, {}});
+  auto table = ProcessTable::make({[](const Process& process, OutputStream, std::string_view text, LogTime) {
+                                     say(std::to_string(process.pid) + ' ' + std::string{text});
+                                   },
+                                   {}});
   if (!table || !(*table)->start({self, {"child", std::to_string(::getpid())}, {}, {}, {}}))
     return 1;
   wait_for_a_signal();
@@ -64,9 +66,15 @@ int main(int argc, char** argv) {
     return print_signals();
   if (what == "parent")
     return be_parent(argv[0]);
-  if (what == "child" && argc > 2)
+  if (what == "child" && argc > 2) {
     die_with_parent(std::atoi(argv[2])); // NOLINT(cert-err34-c): the tests give a number
-  else if (what != "wait")
+    const auto other = ::fork();
+    if (other == 0)
+      wait_for_a_signal();
+    say(std::to_string(other));
+    wait_for_a_signal();
+  }
+  if (what != "wait")
     return 2;
   say("ready");
   wait_for_a_signal();

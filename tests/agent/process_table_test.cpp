@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -33,11 +34,11 @@ std::string why_not(const Result<Process>& result, Errc code) {
 }
 
 /// Whether a process, which need not be a child, has ended or does so before the test loses patience.
-bool ends_soon(pid_t pid) {
+bool ends_soon(pid_t pid, int patience_ms = 60'000) {
   pollfd handle{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)), POLLIN, 0};
   if (handle.fd < 0)
     return errno == ESRCH;
-  const int ready = ::poll(&handle, 1, 60'000);
+  const int ready = ::poll(&handle, 1, patience_ms);
   ::close(handle.fd);
   return ready == 1;
 }
@@ -120,10 +121,22 @@ TEST_CASE_METHOD(TableFixture, "children of the program that are not the table's
   CHECK(WEXITSTATUS(status) == 5);
 }
 
-TEST_CASE_METHOD(TableFixture, "what a process leaves behind in its group ends with it") {
-  const auto seen = run_shell(PROCESS_PROBE " wait > /dev/null & echo $!; exit 0");
+TEST_CASE_METHOD(TableFixture, "what a process leaves behind in its group is gone when its end is told") {
+  const auto seen =
+      run_shell("for i in 1 2 3 4 5 6 7 8; do " PROCESS_PROBE " wait > /dev/null & echo $!; done; exit 0");
   CHECK(seen.ends == std::vector{exited(0)});
-  CHECK(ends_soon(std::stoi(seen.out.at(0))));
+  REQUIRE(seen.out.size() == 8);
+  for (const auto& line : seen.out)
+    CHECK(ends_soon(std::stoi(line), 0));
+}
+
+TEST_CASE_METHOD(TableFixture, "what a process leaves behind is reaped by a table that gets it") {
+  // As the first process of a container does.
+  REQUIRE(::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+  const auto seen = run_shell(PROCESS_PROBE " wait > /dev/null & echo $!; exit 0");
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0);
+  CHECK(seen.ends == std::vector{exited(0)});
+  CHECK((::kill(std::stoi(seen.out.at(0)), 0) == -1 && errno == ESRCH));
 }
 
 TEST_CASE_METHOD(TableFixture, "a handler may start the next process") {
@@ -140,10 +153,15 @@ TEST_CASE_METHOD(TableFixture, "a handler may start the next process") {
 
 TEST_CASE_METHOD(TableFixture, "a killed parent takes its children along") {
   const auto parent = start_probe({"parent"});
-  const auto child = std::stoi(witness.wait_line(parent.id).out.at(0));
+  const auto line = witness.wait_line(parent.id).out.at(0);
+  const auto child = std::stoi(line);
+  // What the child has started itself.
+  const auto other = std::stoi(line.substr(line.find(' ')));
   CHECK(::kill(child, 0) == 0);
+  CHECK(::kill(other, 0) == 0);
   ::kill(parent.pid, SIGKILL);
   CHECK(ends_soon(child));
+  CHECK(ends_soon(other));
   CHECK(witness.wait_end(parent.id).ends == std::vector{ended_by(SIGKILL)});
 }
 
@@ -151,6 +169,10 @@ TEST_CASE_METHOD(TableFixture, "a child whose parent is gone already ends itself
   const auto seen = witness.wait_end(start_probe({"child", "1"}).id);
   CHECK(seen.ends == std::vector{ended_by(SIGKILL)});
   CHECK(seen.out.empty());
+  REQUIRE(seen.err.size() == 1);
+  CHECK_THAT(seen.err[0], StartsWith("this process ends, because process " + std::to_string(::getpid())
+                                     + " has started it, and not its node (process 1)"));
+  CHECK_THAT(seen.err[0], Contains("starts the real one in its own place, by exec"));
 }
 
 // -- what they get --------------------------------------------------------------------------------

@@ -6,7 +6,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 
 namespace gpuactors {
@@ -17,6 +20,30 @@ namespace {
 std::string signal_name(int number) {
   const char* name = ::sigabbrev_np(number);
   return name == nullptr ? std::string{} : fmt::format(" (SIG{})", name);
+}
+
+/// For `PR_SET_PDEATHSIG`: programs hardly use it, and where they do not know it, it ends them.
+int signal_of_parents_death() {
+  return SIGRTMAX;
+}
+
+extern "C" void end_with_parent(int) {
+  end_own_group();
+}
+
+/// Says why a process that was started by another one than its parent ends. Not if that one is gone: nobody would read
+/// it.
+void say_whose_child(pid_t parent) {
+  if (::kill(parent, 0) != 0 && errno == ESRCH)
+    return;
+  std::array<char, 320> line{};
+  const int size = std::snprintf(line.data(), line.size(),
+                                 "this process ends, because process %d has started it, and not its node (process %d): "
+                                 "it would not end with the node. A script or tool that a node has as its program "
+                                 "starts the real one in its own place, by exec\n",
+                                 ::getppid(), parent);
+  if (size > 0)
+    static_cast<void>(detail::write_all(STDERR_FILENO, {line.data(), static_cast<std::size_t>(size)}));
 }
 
 } // namespace
@@ -35,10 +62,23 @@ std::string to_string(const ExitStatus& status) {
 }
 
 void die_with_parent(pid_t parent) noexcept {
+  // SIGKILL would end this process alone, and not what it has started.
+  struct sigaction action {};
+  action.sa_handler = end_with_parent;
+  const bool is_caught = ::sigaction(signal_of_parents_death(), &action, nullptr) == 0;
   // In this order: the second call notices a parent that ended before the first took effect.
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent)
-    ::raise(SIGKILL);
+  ::prctl(PR_SET_PDEATHSIG, is_caught ? signal_of_parents_death() : SIGKILL);
+  if (::getppid() == parent)
+    return;
+  say_whose_child(parent);
+  end_own_group();
+}
+
+void end_own_group() noexcept {
+  // The process's own, and not that of whoever has started it.
+  if (::getpgrp() == ::getpid())
+    ::kill(0, SIGKILL);
+  ::kill(::getpid(), SIGKILL);
 }
 
 void die_first_without_memory() noexcept {

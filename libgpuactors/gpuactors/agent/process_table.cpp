@@ -2,6 +2,7 @@
 #include "detail/spawn.hpp"
 
 #include <gpuactors/agent/process_table.hpp>
+#include <gpuactors/base/clock.hpp>
 #include <gpuactors/base/limits.hpp>
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace gpuactors {
@@ -24,6 +26,11 @@ namespace gpuactors {
 namespace {
 
 using detail::Descriptor;
+
+// How long a process that has ended waits for what it has left in its group, which was killed then, and how often it is
+// looked at. What a driver holds on to, or what nobody reaps, must not keep it for ever.
+constexpr std::chrono::seconds group_patience{5};
+constexpr std::chrono::milliseconds group_look{2};
 
 // The most that one turn reads from a pipe, so that a process which writes without end does not starve the others.
 constexpr std::size_t read_bytes = 64U << 10;
@@ -39,6 +46,9 @@ struct Child {
   Process process;
   Descriptor handle;
   std::array<Output, 2> outputs;
+  /// Once it was reaped: how it has ended, and until when the rest of its group may take.
+  std::optional<ExitStatus> status{};
+  TimePoint patience_ends{};
 };
 
 } // namespace
@@ -152,13 +162,18 @@ private:
   void wait_and_serve() {
     std::vector<pollfd> polled{{wake_.get(), POLLIN, 0}};
     std::vector<ProcessId> ids;
+    int wait = -1;
     for (const auto& [id, child] : children_) {
       ids.push_back(id);
-      polled.push_back({child.handle.get(), POLLIN, 0});
+      // Of one that was reaped there is nothing to be heard until its group is gone.
+      const bool ended = child.status.has_value();
+      if (ended)
+        wait = static_cast<int>(group_look.count());
+      polled.push_back({ended ? -1 : child.handle.get(), POLLIN, 0});
       for (const auto& output : child.outputs)
-        polled.push_back({output.pipe.get(), POLLIN, 0});
+        polled.push_back({ended ? -1 : output.pipe.get(), POLLIN, 0});
     }
-    if (::poll(polled.data(), polled.size(), -1) < 0)
+    if (::poll(polled.data(), polled.size(), wait) < 0)
       return; // interrupted by a signal, or out of memory: the next call retries
     eventfd_t ignored = 0;
     ::eventfd_read(wake_.get(), &ignored);
@@ -166,7 +181,13 @@ private:
       const auto* events = &polled[1 + 3 * i];
       auto& child = children_.at(ids[i]);
       if (events[0].revents != 0) {
-        bury(child);
+        child.status = detail::reap(child.process.pid);
+        child.patience_ends = deadline_after(Clock::now(), group_patience);
+      }
+      if (child.status) {
+        // What it has started may hold what it held.
+        if (detail::is_group_gone(child.process.pid) || Clock::now() >= child.patience_ends)
+          bury(child);
         continue;
       }
       for (std::size_t k = 0; k < child.outputs.size(); ++k)
@@ -194,9 +215,9 @@ private:
     };
   }
 
-  /// Reaps an ended process, reads the rest of its output and forgets it.
+  /// Reads the rest of the output of a process that was reaped, and forgets it.
   void bury(Child& child) {
-    const auto status = detail::reap(child.process.pid);
+    const auto status = *child.status;
     for (auto& output : child.outputs) {
       // The pipe now holds the rest of the process's output. Its end of file may never come: a descendant that left the
       // process group may still hold the pipe and write to it.

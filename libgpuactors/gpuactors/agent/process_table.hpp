@@ -26,7 +26,8 @@ struct ProcessHandlers {
 ///
 /// Each process gets its own process group, so that a terminal's Ctrl-C does not reach it; no descriptors except
 /// /dev/null as its input and two pipes as its outputs; no blocked or ignored signals. When it ends, the rest of its
-/// group is killed. The table waits for its own processes only; the program may have others.
+/// group is killed, and its end is told once that is gone, too, or some seconds later. The table waits for its own
+/// processes and their groups only; the program may have others.
 ///
 /// Methods may be called from any thread.
 class ProcessTable {

@@ -98,6 +98,11 @@ Failure fail_start(const Command& command, int error) {
                                               "container may be lower",
                                               ::sysconf(_SC_CHILD_MAX)));
   case ENOMEM:
+  // The file is on a network that does not answer, or is just being written.
+  case ESTALE:
+  case EIO:
+  case ETIMEDOUT:
+  case ETXTBSY:
     return why(Errc::unavailable, "");
   default:
     return why(Errc::invalid_argument, "");
@@ -216,6 +221,14 @@ ExitStatus reap(pid_t pid) {
   if (info.si_code == CLD_EXITED)
     return {ExitStatus::Kind::exited, info.si_status, false};
   return {ExitStatus::Kind::signalled, info.si_status, info.si_code == CLD_DUMPED};
+}
+
+bool is_group_gone(pid_t pid) {
+  // While somebody is in the group, its id is no other process's.
+  siginfo_t info{};
+  while (::waitid(P_PGID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0)
+    info = {};
+  return ::kill(-pid, 0) != 0 && errno == ESRCH;
 }
 
 } // namespace gpuactors::detail

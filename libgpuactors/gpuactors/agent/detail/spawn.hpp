@@ -23,4 +23,8 @@ struct Spawned {
 /// Waits until the child ends, kills what is left in its process group, and reaps the child alone.
 [[nodiscard]] ExitStatus reap(pid_t pid);
 
+/// Returns whether nothing is left of the group of a child that was reaped. Reaps those of it that have become children
+/// of this process, as where this is the first one of its container.
+[[nodiscard]] bool is_group_gone(pid_t pid);
+
 } // namespace gpuactors::detail
