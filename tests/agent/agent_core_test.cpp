@@ -40,12 +40,42 @@ TEST_CASE("leases on one device share a worker, and an isolated one has its own,
   scene.end(1);
   CHECK(scene.end_of(1) != nullptr);
   scene.end(3);
-  CHECK(scene.world.killed.count(2) == 1);
+  CHECK(scene.ordered("worker 2: die 0"));
   CHECK(scene.end_of(3) == nullptr); // its memory is free when the process is gone
   scene.core->worker_lost(2);
   CHECK(scene.end_of(3) == nullptr);
-  scene.core->worker_exited(2, "was killed");
+  scene.core->worker_exited(2, "ended with exit code 0");
   CHECK(scene.end_of(3) != nullptr);
+  CHECK(scene.world.notices.find("ended with exit code 0") == std::string::npos);
+}
+
+TEST_CASE("a process whose lease has ended has a while to send the rest before it is killed") {
+  Scene scene;
+  scene.lease(1, {.isolated = true});
+  scene.come_up(1);
+  scene.end(1);
+  CHECK(scene.world.last_words == std::vector<std::string>{""});
+  scene.pass(Duration{limits::last_words} / 2);
+  // Of its connections, that to its agent may end first.
+  scene.core->worker_lost(1);
+  CHECK(scene.world.killed.empty());
+  scene.pass(Duration{limits::last_words} / 2);
+  CHECK(scene.world.killed.count(1) == 1);
+  CHECK(scene.end_of(1) == nullptr);
+  scene.core->worker_exited(1, "was killed");
+  CHECK(scene.end_of(1) != nullptr);
+}
+
+TEST_CASE("a process waits for what borrows from its lease, and then has a while to send the rest") {
+  Scene scene;
+  scene.lease(1, {.isolated = true});
+  scene.come_up(1);
+  scene.lease(2, {.parent = 1});
+  scene.end(1);
+  CHECK_FALSE(scene.ordered("worker 1: die 0"));
+  scene.end(2);
+  CHECK(scene.ordered("worker 1: die 0"));
+  CHECK(scene.world.killed.empty());
 }
 
 TEST_CASE("a worker that does not come up in time is killed, and its leases end") {
@@ -89,7 +119,7 @@ TEST_CASE("what ends with a process says what it wrote at last itself, and not w
 
 TEST_CASE("a worker that cannot be started ends its lease with the reason") {
   Scene scene;
-  scene.world.refuses_workers = true;
+  scene.world.refuses_workers = Errc::unavailable;
   scene.lease(1);
   scene.pass({});
   REQUIRE(scene.end_of(1) != nullptr);

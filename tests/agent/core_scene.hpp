@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -99,7 +100,7 @@ public:
   Result<void> start(const WorkerCommand& command, const v1::HeldLease*) override {
     workers.push_back(command);
     if (refuses_workers)
-      return fail(Errc::unavailable, "there is no room for another process");
+      return fail(*refuses_workers, "there is no room for another process");
     return {};
   }
 
@@ -193,7 +194,8 @@ public:
   v1::RegisterNode registration;
   /// The reply to what was asked last.
   BrokerReply answer;
-  bool refuses_workers = false;
+  /// Why no process can be started.
+  std::optional<Errc> refuses_workers;
   std::vector<WorkerCommand> workers;
   std::set<std::uint64_t> killed;
   /// "worker 1: start 7"

@@ -96,7 +96,7 @@ TEST_CASE("what borrows from a lease runs in its process if the program there ha
   scene.come_up(2);
   CHECK(scene.ordered("worker 2: start 3"));
   scene.end(3);
-  CHECK(scene.world.killed.count(2) == 1);
+  CHECK(scene.ordered("worker 2: die 0"));
 }
 
 TEST_CASE("an order for what no program has any more is sent back: another node may have it") {
@@ -123,8 +123,9 @@ TEST_CASE("when programs are started anew, what runs stays where it is, and what
   REQUIRE(scene.world.programs.size() == 1);
   CHECK(scene.world.programs[0].programs() == 1);
   CHECK(tasks_of(scene.world.programs[0].types()) == Names{"see", "smell"});
-  CHECK(scene.world.killed.empty()); // what it has said last may still be on its way to others
-  scene.pass(limits::exit_patience);
+  CHECK(scene.ordered("worker 2: die 0")); // what it has said last may still be on its way to others
+  CHECK(scene.world.killed.empty());
+  scene.pass(limits::last_words);
   CHECK(scene.world.killed == std::set<std::uint64_t>{2});
   scene.core->worker_exited(2, "was killed");
   CHECK(scene.world.notices.find("was killed") == std::string::npos);
@@ -138,7 +139,8 @@ TEST_CASE("when programs are started anew, what runs stays where it is, and what
   scene.end(4);
   CHECK(scene.world.killed.count(1) == 0);
   scene.end(1);
-  scene.pass(limits::exit_patience);
+  CHECK(scene.ordered("worker 1: die 0"));
+  scene.pass(limits::last_words);
   CHECK(scene.world.killed.count(1) == 1);
   CHECK(scene.world.killed.count(3) == 0);
   CHECK(scene.world.killed.count(4) == 0);
@@ -228,6 +230,60 @@ TEST_CASE("a worker of an earlier program that comes up says nothing of the pres
     REQUIRE(id < 10);
   }
   CHECK(scene.world.faults.empty());
+}
+
+TEST_CASE("a machine without room for another process costs no device and no program") {
+  for (const int devices : {0, 1, 8}) {
+    Scene scene{programs({program("vision", {"see"})}), devices};
+    scene.world.refuses_workers = Errc::unavailable;
+    for (std::uint64_t id = 1; id <= 2 * limits::device_losses; ++id) {
+      scene.lease(id, {.device = devices - 1, .task = "see"});
+      scene.pass(std::chrono::milliseconds{100});
+      CHECK(scene.end_of(id) != nullptr);
+    }
+    CHECK(scene.world.faults.empty());
+    CHECK(scene.world.programs.empty());
+    CHECK(scene.world.workers.size() == 2 * limits::device_losses);
+  }
+}
+
+TEST_CASE("a program whose file is gone loses its types, and takes no device along") {
+  Scene scene{programs({program("vision", {"see"})}), 8};
+  // Where it has come up on another device, that would be to blame for a process that does not come up.
+  scene.lease(1, {.device = 0, .task = "see"});
+  scene.come_up(1);
+  scene.world.refuses_workers = Errc::invalid_argument;
+  for (std::uint64_t id = 2; id <= 1 + limits::device_losses; ++id) {
+    CHECK(scene.world.programs.empty());
+    scene.lease(id, {.device = static_cast<int>(id), .task = "see"});
+    scene.pass({});
+  }
+  CHECK(scene.world.faults.empty());
+  REQUIRE(scene.world.programs.size() == 1);
+  CHECK(scene.world.programs[0].types().tasks().empty());
+}
+
+TEST_CASE("a program whose trial could not be started is tried again") {
+  Scene scene{programs({program("vision", {"see"})})};
+  const auto fail_on_first = [&](std::uint64_t id) {
+    scene.lease(id, {.device = 0, .task = "see"});
+    scene.core->worker_exited(scene.world.workers.back().number, "did not find its library");
+  };
+  for (std::uint64_t id = 1; id < limits::device_losses; ++id)
+    fail_on_first(id);
+  scene.lease(10, {.device = 0, .task = "see"});
+  const auto last = scene.world.workers.back().number;
+  scene.world.refuses_workers = Errc::unavailable;
+  scene.core->worker_exited(last, "did not find its library");
+  CHECK(scene.world.workers.back().purpose == "device 1");
+  scene.pass({});
+  CHECK(scene.world.programs.empty());
+  scene.world.refuses_workers.reset();
+  fail_on_first(11);
+  CHECK(scene.world.workers.back().purpose == "device 1");
+  scene.core->worker_exited(scene.world.workers.back().number, "did not find its library");
+  CHECK(scene.world.faults.empty());
+  CHECK(scene.world.programs.size() == 1);
 }
 
 // -- who is to blame ------------------------------------------------------------------------------

@@ -153,7 +153,9 @@ TEST_CASE("no call that has not begun is lost when an actor moves, whenever it c
   processes.start_broker();
   processes.start_node("n0");
   auto cluster = processes.connect();
-  const auto actor = must(cluster.spawn("counter", number(1), {.gpus = 0.5, .name = "moves", .max_restarts = 1}));
+  const auto isolation = GENERATE(Isolation::thread, Isolation::process);
+  const auto actor = must(
+      cluster.spawn("counter", number(1), {.gpus = 0.5, .name = "moves", .max_restarts = 1, .isolation = isolation}));
   processes.start_node("n1");
   // It waits for a reader until it is asked to stop, and whatever comes waits behind it.
   auto running = actor.stream<Number>("count", number(1e9));

@@ -46,6 +46,23 @@ TEST_CASE("an actor that ends itself is not started again, and its process serve
   CHECK(must(cluster.state()).counters().count("restarting") == 0);
 }
 
+TEST_CASE("what an actor answers at last arrives, though it is large and its process ends", "[processes]") {
+  constexpr double bytes = 3 << 20;
+  Processes processes;
+  auto cluster = processes.up("host:1x64MiB");
+  for (int round = 0; round < 5; ++round) {
+    const auto actor = must(cluster.spawn("counter", number(3), {.gpus = 0.25, .isolation = Isolation::process}));
+    std::vector<Future<Text>> texts;
+    for (int i = 0; i < 8; ++i)
+      texts.push_back(actor.call<Text>("text_of", number(bytes)));
+    auto last = actor.call<Number>("finish", text("done"));
+    for (auto& each : texts)
+      CHECK(must(each.get(20s)).text().size() == static_cast<std::size_t>(bytes));
+    CHECK(must(last.get(20s)).value() == 3);
+  }
+  CHECK(eventually([&] { return is_idle(cluster); }));
+}
+
 TEST_CASE("an actor that ends itself while the broker is away does not come back with the broker", "[processes]") {
   Processes processes;
   const TemporaryFolder folder;

@@ -183,7 +183,7 @@ private:
   void end(const std::shared_ptr<Process>& process, std::uint64_t lease, const std::optional<gpuactors::Error>& error);
   void asked_to_end(const std::shared_ptr<Process>& process, const gpuactors::v1::EndLease& order);
   void revoke(const std::shared_ptr<Process>& process, const gpuactors::v1::DeviceFault& order);
-  void give_up(const std::shared_ptr<Process>& process);
+  void give_up(const std::shared_ptr<Process>& process, const gpuactors::v1::EndProcess& order);
   gpuactors::MemoryLook memory_of(const gpuactors::MemoryQuery& query);
   void end_itself(const std::shared_ptr<Process>& process, std::uint64_t lease);
   void lose_context(const std::shared_ptr<Process>& process, int device);

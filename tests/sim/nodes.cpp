@@ -128,8 +128,8 @@ public:
     send(worker, [order](Cluster& cluster, const auto& process) { cluster.revoke(process, order); });
   }
 
-  void order(const ContactPtr& worker, const v1::EndProcess&) override {
-    send(worker, [](Cluster& cluster, const auto& process) { cluster.give_up(process); });
+  void order(const ContactPtr& worker, const v1::EndProcess& order) override {
+    send(worker, [order](Cluster& cluster, const auto& process) { cluster.give_up(process, order); });
   }
 
   void look_at_memory(MemoryQuery query) override {

@@ -224,8 +224,16 @@ void Cluster::revoke(const std::shared_ptr<Process>& process, const v1::DeviceFa
   }
 }
 
-/// All that runs in a process is told that it ends at once, and some of it does before.
-void Cluster::give_up(const std::shared_ptr<Process>& process) {
+/// All that runs in a process is told that it ends at once, and some of it does before. Where nothing runs, the process
+/// is told to exit, which some fail to do.
+void Cluster::give_up(const std::shared_ptr<Process>& process, const v1::EndProcess& order) {
+  if (order.text().empty()) {
+    if (!process->running.empty())
+      violations_.push_back(fmt::format("worker {} is told to exit, and something runs there", process->number));
+    if (calm_ || chance(80))
+      time_.at(time_.now() + soon(200), [this, process] { exit(process); });
+    return;
+  }
   ++coverage_["ended for its memory"];
   for (const auto lease : process->running)
     if (chance(50))

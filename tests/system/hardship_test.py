@@ -121,11 +121,42 @@ def no_name_yet(program, folder):
                             env=dict(os.environ, XDG_STATE_HOME=folder))
     try:
         fits("the host nobody.invalid cannot be found: .*; looking again until it can", node.stderr.readline())
+        # Asked to start its programs anew, it does so when it has started them.
+        node.send_signal(signal.SIGUSR1)
         node.send_signal(signal.SIGTERM)
         same((node.wait(DEADLINE), node.stderr.read()), (0, ""))
     finally:
         node.kill()
         node.stderr.close()
+
+
+@case
+def children_ignored(program, folder):
+    """a node that was started with SIGCHLD ignored hears how its workers end"""
+    cluster = Cluster(program, folder, preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    lose_a_worker(cluster, "a")
+    until(lambda: "was ended by signal 9 (SIGKILL)" in cluster.notices(), "its end is told")
+    cluster.end()
+
+
+@case
+def script_without_exec(program, folder):
+    """a node whose program is a script that starts the real one as its child says what would be right"""
+    script = os.path.join(folder, "script")
+    for how, code in (("exec ", 0), ("", 2)):
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\n{how}"{program}" "$@"\nexit $?\n')
+        os.chmod(script, 0o700)
+        if code == 0:
+            cluster = Cluster(program, folder, "--program", script)
+            same(cluster.json("submit", "gpu_ids", "--gpus", "0.5")["node"], "n0")
+            cluster.end()
+            continue
+        done = subprocess.run([program, "up", "--listen", "127.0.0.1:0", "--devices", "host:1x64MiB", "--program", script],
+                              capture_output=True, text=True, timeout=DEADLINE, check=False,
+                              env=dict(os.environ, XDG_STATE_HOME=folder))
+        same(done.returncode, code)
+        fits("this process ends, because process .* has started it, and not its node .* by exec", done.stderr)
 
 
 @case

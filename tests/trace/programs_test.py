@@ -151,6 +151,13 @@ class Spans(unittest.TestCase):
             self.assertEqual(sorted(span.name for span in spans if not span.parent_span_id),
                              ["peer/sum"] * 2 + [f"ranker/{name}" for name in ("later", "look", "rank", "refuse", "watch")])
 
+    def test_a_process_that_ends_with_its_task_sends_its_spans_before(self):
+        # Long before they would be due.
+        with Collector() as collector, cluster({**collector.environment, "OTEL_BSP_SCHEDULE_DELAY": "3600000"}) as running:
+            running.run("submit", "length", "--isolation", "process", "--cpus", "0", stdin='"four"')
+            until(collector.spans, "the span of the task has come")
+            self.assertEqual([span.name for span, _ in collector.spans().values()], ["length"])
+
     def test_a_trace_that_is_not_sampled_is_not_recorded(self):
         with Collector() as collector:
             (_, traced, _), _ = run(collector.environment, FOREIGN + "-00", "--devices", "host:1")

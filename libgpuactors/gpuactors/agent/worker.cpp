@@ -56,9 +56,9 @@ LeaseInfo info_of(const v1::Lease& lease, const std::vector<std::shared_ptr<Devi
 } // namespace
 
 Worker::Worker(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, caf::strong_actor_ptr agent,
-               bool hands_out_handles)
+               bool hands_out_handles, std::function<void()> leave)
   : Guarded(config, services->lanes), services_(std::move(services)), agent_(std::move(agent)),
-    hands_out_handles_(hands_out_handles) {
+    hands_out_handles_(hands_out_handles), leave_(std::move(leave)) {
   // nop
 }
 
@@ -314,8 +314,10 @@ void Worker::revoke_on(const v1::DeviceFault& message) {
 }
 
 void Worker::give_up(const v1::EndProcess& message) {
-  const Error error{Errc::worker_died, message.text()};
   gives_up_ = true;
+  if (message.text().empty() && leave_)
+    return leave_();
+  const Error error{Errc::worker_died, message.text()};
   for (auto& [id, slot] : slots_) {
     slot.revoked = true;
     slot.control->give_up(error);

@@ -6,6 +6,7 @@
 #include <gpuactors/wire/errors.hpp>
 #include <gpuactors/wire/guarded.hpp>
 
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -20,8 +21,9 @@ public:
   /// @param agent gets the reports about leases.
   /// @param hands_out_handles whether the agent is told the holders' handles; otherwise clients look holders up here,
   ///        by lease.
+  /// @param leave has the process exit, as nothing runs in it any more; must not block.
   Worker(caf::actor_config& config, std::shared_ptr<const ProcessServices> services, caf::strong_actor_ptr agent,
-         bool hands_out_handles);
+         bool hands_out_handles, std::function<void()> leave = {});
 
   WorkerHandle::behavior_type make_behavior() override;
 
@@ -77,7 +79,7 @@ private:
   void cancel(const v1::CancelCall& message);
   /// Ends what has a lease on these devices.
   void revoke_on(const v1::DeviceFault& message);
-  /// The process is about to be killed: answers all calls with the reason.
+  /// The process is about to be killed: answers all calls with the reason. Without one, it leaves.
   void give_up(const v1::EndProcess& message);
   void end_waits(LeaseId lease);
   void grace_over(LeaseId lease);
@@ -89,6 +91,7 @@ private:
   std::shared_ptr<const ProcessServices> services_;
   caf::strong_actor_ptr agent_;
   bool hands_out_handles_;
+  std::function<void()> leave_;
   std::map<LeaseId, Slot> slots_;
   bool reporting_ = false;
   /// The process is about to be killed.

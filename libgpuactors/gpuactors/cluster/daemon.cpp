@@ -3,6 +3,7 @@
 #include <gpuactors/cluster/detail/node_part.hpp>
 #include <gpuactors/cluster/detail/notices.hpp>
 #include <gpuactors/cluster/detail/own_address.hpp>
+#include <gpuactors/cluster/detail/renew_signal.hpp>
 #include <gpuactors/cluster/detail/service.hpp>
 #include <gpuactors/cluster/detail/standby_part.hpp>
 #include <gpuactors/cluster/detail/system_parts.hpp>
@@ -128,6 +129,8 @@ Result<void> run_broker(const BrokerDaemon& broker, const DaemonOptions& daemon)
 
 Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
   detail::Termination termination;
+  // From the beginning: before, the signal would end the process.
+  detail::RenewSignal renewals;
   const detail::Notices notices{daemon.notice};
   const auto options = with_notices(daemon, notices);
   GPUACTORS_LET(broker, parse_endpoints(node.broker));
@@ -145,7 +148,7 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
   options.ready(node.broker);
   detail::Service service{options.service};
   service.begin(*core, part.handle(), "node of the broker at " + node.broker);
-  part.serve(termination);
+  part.serve(termination, renewals);
   service.end();
   // A failed agent can tell nobody anything.
   GPUACTORS_TRY(part.failure());
@@ -155,6 +158,7 @@ Result<void> run_node(const NodeDaemon& node, const DaemonOptions& daemon) {
 }
 
 Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const DaemonOptions& daemon) {
+  detail::RenewSignal renewals;
   return with_broker(broker, daemon, false, [&](const RunningBroker& running) -> Result<void> {
     const auto& [termination, options, core, part, service] = running;
     detail::NodePart local;
@@ -164,7 +168,7 @@ Result<void> run_up(const BrokerDaemon& broker, const NodeDaemon& node, const Da
       return first_of(part, local);
     options.ready(to_string(part.endpoint()));
     service.begin(core, part.handle(), "serves at " + to_string(part.endpoint()));
-    local.serve(termination);
+    local.serve(termination, renewals);
     service.end();
     // No goodbye: the broker goes too, and what waits for a place waits for the next one.
     GPUACTORS_TRY(first_of(part, local));

@@ -3,6 +3,7 @@
 #include <gpuactors/agent/process.hpp>
 #include <gpuactors/agent/worker.hpp>
 #include <gpuactors/agent/worker_output.hpp>
+#include <gpuactors/base/descriptor.hpp>
 #include <gpuactors/cluster/daemon.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
@@ -16,6 +17,7 @@
 #include <gpuactors/wire/json.hpp>
 
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -54,14 +56,6 @@ Listening listening_of(const v1::WorkerSetup& setup) {
           {static_cast<std::uint16_t>(setup.first_port()), static_cast<std::uint16_t>(setup.last_port())}};
 }
 
-/// Ends this process at once, with the processes that user code has started.
-void kill_own_group() {
-  // The node makes each worker the leader of a group.
-  if (::getpgrp() == ::getpid())
-    ::kill(0, SIGKILL);
-  ::kill(::getpid(), SIGKILL);
-}
-
 /// One worker from its start to its end.
 class WorkerProcess {
 public:
@@ -81,13 +75,22 @@ public:
     options.link_timeout = std::chrono::milliseconds{setup.link_timeout_ms()};
     GPUACTORS_LET(core,
                   detail::ClusterCore::connect(options, [&](detail::ClusterCore& made) { return start(made, setup); }));
-    termination.wait();
+    const bool was_asked = termination.wait_or(leaves_->get());
     *agent_needed_ = false;
+    // Connections send what is left meanwhile.
+    if (!was_asked)
+      flush_traces(Duration{limits::last_words} / 2);
     caf::anon_send_exit(worker_, caf::exit_reason::user_shutdown);
     worker_ = nullptr;
     core->shutdown();
     // Whoever called `Cluster::open` has this process end without its exit functions.
-    flush_traces(limits::trace_flush);
+    if (was_asked)
+      flush_traces(limits::trace_flush);
+    // With it, connections end once they have sent the rest.
+    core.reset();
+    // What the node ends by itself, as many as there are, ends without the exit functions of user code and drivers.
+    if (!was_asked)
+      ::_exit(0);
     return {};
   }
 
@@ -97,7 +100,7 @@ private:
     // Without its agent the node is lost, and the broker restarts its work elsewhere: the worker must not go on.
     agent->get()->attach_functor([needed = agent_needed_] {
       if (*needed)
-        kill_own_group();
+        end_own_group();
     });
 
     auto services = std::make_shared<ProcessServices>();
@@ -106,7 +109,10 @@ private:
       return opened;
     }
     core.fill(*services);
-    worker_ = caf::actor_cast<caf::strong_actor_ptr>(core.system().spawn<Worker>(std::move(services), agent, false));
+    // Without a descriptor left, the node kills the process later.
+    auto leave = [leaves = leaves_] { static_cast<void>(::eventfd_write(leaves->get(), 1)); };
+    worker_ = caf::actor_cast<caf::strong_actor_ptr>(
+        core.system().spawn<Worker>(std::move(services), agent, false, std::move(leave)));
     auto registered = register_with(agent, core, setup);
     // The core's shutdown waits for all actors, so the worker must end.
     if (!registered) {
@@ -160,6 +166,9 @@ private:
   }
 
   caf::strong_actor_ptr worker_;
+  // Readable once the node has no more use for this process.
+  std::shared_ptr<detail::Descriptor> leaves_ =
+      std::make_shared<detail::Descriptor>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   // Until this process ends by itself, and with it the connection.
   std::shared_ptr<std::atomic<bool>> agent_needed_ = std::make_shared<std::atomic<bool>>(true);
 };
@@ -169,6 +178,9 @@ private:
 Result<void> describe(const std::string& node, const std::string& spec, const std::string& file,
                       const std::vector<std::string>& plugins) {
   const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  // The file is one of the node's own.
+  if (int node_process = 0; std::sscanf(file.c_str(), "/proc/%d/fd/", &node_process) == 1) // NOLINT(cert-err34-c)
+    die_with_parent(node_process);
   // Plugins are loaded before any device is opened: a plugin may end the process.
   GPUACTORS_TRY(detail::load_plugins(plugins, say));
   v1::RegisterNode offer;

@@ -34,7 +34,7 @@ void AgentCore::wake(AgentWake what, std::uint64_t about) {
     break;
   case AgentWake::worker_failed:
     if (found != workers_.end())
-      bury(about, found->second.failure);
+      bury(about, fmt::format("could not be started: {}", found->second.failure->message()));
     break;
   case AgentWake::worker_exit:
     if (found != workers_.end())
@@ -196,13 +196,15 @@ void AgentCore::ended(v1::LeaseEnded message) {
     // The parent lease may have waited for this one to end.
     const auto owner = leases_.find(worker.owner);
     if (owner != leases_.end() && owner->second.ended && worker.leases.size() == 1)
-      kill_worker(worker);
+      dismiss(worker);
     return;
   }
   // The lease is free when the process is gone. Leases that borrow from it end with it, but get a grace to stop.
   lease->ended = std::move(message);
-  if (lost || worker.leases.size() == 1)
+  if (lost)
     return kill_worker(worker);
+  if (worker.leases.size() == 1)
+    return dismiss(worker);
   for (const auto other : worker.leases) {
     if (other == worker.owner)
       continue;

@@ -46,7 +46,8 @@ struct AgentOptions {
 /// lease.
 ///
 /// States of a worker: starting -> up -> (ending) -> reaped. The leases of an ending worker are reported as ended only
-/// after it was reaped: only then is their memory really free. A worker that does not answer is killed. The broker may
+/// after it was reaped: only then is their memory really free. One in which nothing runs any more sends what it still
+/// has to send and exits; one that does not answer is killed. The broker may
 /// restart or be out of reach: the agent then registers again with all its leases. One thread; never blocks. Each
 /// public function takes one message of wire/messages.hpp or one event of the world; control.proto documents the
 /// messages.
@@ -123,6 +124,8 @@ private:
     bool retired = false;
     /// The worker is being ended and gets no more work.
     bool ending = false;
+    /// It was told to exit by itself, and is killed when its time for that is over.
+    bool leaves = false;
     /// Since when it is ended because of its memory, for a reason that its leases have.
     std::optional<TimePoint> beyond_memory;
     /// A holder of it has told of a lost device.
@@ -138,8 +141,8 @@ private:
     LastLines last_lines;
     std::string address;
     std::uint32_t pid = 0;
-    /// Why it could not be started.
-    std::string failure;
+    /// Why there never was a process.
+    std::optional<Error> failure;
     /// Orders to send once the worker is up.
     std::vector<Order> orders;
     std::set<LeaseId> leases;
@@ -187,6 +190,8 @@ private:
   WorkerRecord& start_worker(std::string key, std::vector<v1::Device> devices, ProgramTable::Program program,
                              const v1::HeldLease* owner, const Environment& environment, std::string purpose);
   void kill_worker(WorkerRecord& worker);
+  /// Nothing runs in the worker any more: ends it when it has sent what it still has to send.
+  void dismiss(WorkerRecord& worker);
   /// Its process is gone, and all that it had to say has arrived.
   void bury(std::uint64_t number, std::string text);
   /// New leases with the worker's key get a new worker.
@@ -216,8 +221,6 @@ private:
   void note_failed_start(const WorkerRecord& worker);
   void put_out_of_use(const WorkerProgram& program);
   void blame_for_starts(int device);
-  /// Ends a worker whose program has changed when what it has said last has gone out.
-  void end_retired(const WorkerRecord& worker);
   void tell_programs();
 
   // -- devices that fail: faults.cpp -----------------------------------------------------------

@@ -30,7 +30,14 @@ void AgentCore::note_failed_start(const WorkerRecord& worker) {
   const bool failed = worker.control == nullptr && (!worker.ending || worker.late) && !worker.owner;
   if (!failed || !options_.programs.has(worker.program))
     return;
-  const auto device = device_of(worker.devices);
+  auto device = device_of(worker.devices);
+  // Without a process, nothing has become known of a device. That the machine has no room for one is nobody's fault.
+  if (worker.failure) {
+    starts_.not_tried(worker.program->number, device);
+    if (worker.failure->code() == Errc::unavailable)
+      return;
+    device = {};
+  }
   std::vector<int> others;
   for (const auto& other : options_.node.devices())
     if (other.fault().empty() && other.index() != device)
@@ -84,15 +91,11 @@ void AgentCore::programs_changed(ProgramTable programs, const std::set<std::stri
     free_key(worker);
     leases += worker.leases.size();
     if (worker.leases.empty())
-      end_retired(worker);
+      dismiss(worker);
   }
   world_.notice(
       fmt::format("what starts from now on runs in the new programs; {} leases go on in the old ones", leases));
   tell_programs();
-}
-
-void AgentCore::end_retired(const WorkerRecord& worker) {
-  world_.wake(limits::exit_patience, AgentWake::worker_end, worker.number);
 }
 
 void AgentCore::tell_programs() {

@@ -283,8 +283,8 @@ void AgentCore::report(v1::LeaseEnded message) {
     if (const auto worker = workers_.find(lease.mapped().worker); worker != workers_.end()) {
       worker->second.leases.erase(id);
       world_.holder_ended(worker->first, id.value());
-      if (worker->second.retired && worker->second.leases.empty() && !worker->second.ending)
-        end_retired(worker->second);
+      if (worker->second.retired && worker->second.leases.empty())
+        dismiss(worker->second);
     }
   }
   tell_broker(std::move(message));

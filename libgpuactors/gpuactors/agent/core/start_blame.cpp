@@ -62,4 +62,9 @@ StartBlame::Judged StartBlame::failed(std::size_t program, Device device, const 
   return {Verdict::trial, others.front()};
 }
 
+void StartBlame::not_tried(std::size_t program, Device device) {
+  if (const auto trial = trials_.find(program); trial != trials_.end() && device == trial->second)
+    trials_.erase(trial);
+}
+
 } // namespace gpuactors

@@ -43,6 +43,10 @@ public:
   /// @param others the devices in use, without this one.
   Judged failed(std::size_t program, Device device, const std::vector<int>& others, TimePoint now);
 
+  /// There was no process that could have told: if this was to be the program's trial, the next strike asks for
+  /// another.
+  void not_tried(std::size_t program, Device device);
+
 private:
   using Pair = std::pair<std::size_t, Device>;
 

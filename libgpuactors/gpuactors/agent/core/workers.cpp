@@ -118,7 +118,7 @@ AgentCore::WorkerRecord& AgentCore::start_worker(std::string key, std::vector<v1
   by_key_[std::move(key)] = command.number;
   command.devices = std::move(devices);
   if (auto started = world_.start(command, owner); !started) {
-    worker.failure = fmt::format("could not be started: {}", started.error().message());
+    worker.failure = started.error();
     world_.wake(Duration::zero(), AgentWake::worker_failed, command.number);
   } else {
     world_.wake(limits::worker_start, AgentWake::worker_start, command.number);
@@ -150,6 +150,9 @@ void AgentCore::worker_lost(std::uint64_t number) {
   worker->second.lost = true;
   if (worker->second.exit)
     return bury(number, *worker->second.exit);
+  // It exits, and its other connections may still have something to carry.
+  if (worker->second.leaves)
+    return;
   if (!worker->second.ending)
     worker->second.owner = LeaseId{};
   kill_worker(worker->second);
@@ -164,6 +167,18 @@ void AgentCore::kill_worker(WorkerRecord& worker) {
   worker.ending = true;
   free_key(worker);
   world_.kill(worker.number);
+}
+
+void AgentCore::dismiss(WorkerRecord& worker) {
+  if (worker.ending)
+    return;
+  if (worker.control == nullptr)
+    return kill_worker(worker);
+  // Answers on their way to slow callers, the ends of actors and the last spans would be lost with it.
+  worker.ending = worker.leaves = true;
+  free_key(worker);
+  world_.order(worker.control, v1::EndProcess{});
+  world_.wake(limits::last_words, AgentWake::worker_end, worker.number);
 }
 
 void AgentCore::worker_exited(std::uint64_t number, const std::string& text, const LastLines& lines) {

@@ -185,11 +185,12 @@ NodePart::NodePart() : line_(std::make_shared<Line>()) {
 }
 
 NodePart::~NodePart() {
-  watch_ = {};
-  if (redial_ != nullptr)
-    redial_->stop();
+  // First: what runs must not go on while this thread waits for one that is in a driver which does not answer.
   if (launcher_ != nullptr)
     launcher_->close();
+  if (redial_ != nullptr)
+    redial_->stop();
+  watch_ = {};
 }
 
 struct NodePart::Offer {
@@ -334,11 +335,11 @@ void NodePart::dial(Links& links, const std::vector<Endpoint>& broker) {
   redial_->start();
 }
 
-void NodePart::serve(Termination& termination) {
+void NodePart::serve(Termination& termination, RenewSignal& renewals) {
   // Beside this thread, which has to end the node when that is asked for.
   Renewer renewer{[this](const std::atomic<bool>& given_up) { renew_programs(given_up); }};
   while (!termination.wait_or(RenewSignal::descriptor())) {
-    if (!renewals_.take())
+    if (!renewals.take())
       continue;
     if (const auto asked = renewer.ask(); !asked)
       notice_(fmt::format("the programs stay as they are: {}", asked.error().message()));

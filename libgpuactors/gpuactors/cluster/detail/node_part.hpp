@@ -35,7 +35,7 @@ public:
   bool await_registration(Termination& termination) const;
 
   /// Waits for a signal to end, and starts the programs anew at each SIGUSR1 until then.
-  void serve(Termination& termination);
+  void serve(Termination& termination, RenewSignal& renewals);
 
   /// Moves or ends the node's work within the grace, if there is one. Another signal ends that wait.
   void empty(Termination& termination) const;
@@ -72,8 +72,6 @@ private:
   /// Connects the agent to the broker, again whenever the connection is lost.
   void dial(Links& links, const std::vector<Endpoint>& broker);
 
-  /// From the beginning: before, the signal would end the process.
-  RenewSignal renewals_;
   /// Behind the launcher at its end: a look may wait for a process that is stuck, until that is killed.
   std::shared_ptr<MemoryWatch> memory_;
   std::shared_ptr<Launcher> launcher_;

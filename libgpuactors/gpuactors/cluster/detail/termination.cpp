@@ -33,11 +33,17 @@ Termination::Termination() {
   action.sa_handler = drop_signal;
   action.sa_flags = SA_RESTART;
   ::sigaction(SIGPIPE, &action, &pipe_before_);
+  // What is ignored stays so when a program is started.
+  ::sigaction(SIGCHLD, nullptr, &child_before_);
+  action.sa_handler = SIG_DFL;
+  if (child_before_.sa_handler == SIG_IGN)
+    ::sigaction(SIGCHLD, &action, nullptr);
   raise_limit_of_descriptors();
 }
 
 Termination::~Termination() {
   ::sigaction(SIGPIPE, &pipe_before_, nullptr);
+  ::sigaction(SIGCHLD, &child_before_, nullptr);
 }
 
 void Termination::wait() {

@@ -8,8 +8,9 @@
 namespace gpuactors::detail {
 
 /// Catches SIGTERM and SIGINT, each of them something that `wait` returns for, and SIGPIPE, which changes nothing: the
-/// reader of a daemon's output may go away, and that must not end the work that the process is responsible for. Raises
-/// the process's limit of descriptors permanently. One object at a time in a process.
+/// reader of a daemon's output may go away, and that must not end the work that the process is responsible for. SIGCHLD
+/// is not ignored while it lives, as the process could not learn how its children end. Raises the process's limit of
+/// descriptors permanently. One object at a time in a process.
 class Termination {
 public:
   Termination();
@@ -32,6 +33,7 @@ private:
 
   SignalCounter signals_{SignalCounter::Later::counted};
   struct sigaction pipe_before_ {};
+  struct sigaction child_before_ {};
 };
 
 } // namespace gpuactors::detail
