@@ -63,6 +63,39 @@ TEST_CASE("a table forgets what is long ago", "[serve]") {
   CHECK(times.estimate(quarter, 4) < 2ms);
 }
 
+TEST_CASE("a size that took long once is tried again when smaller ones have been measured for long", "[serve]") {
+  BatchTimes times;
+  for (std::uint64_t rows = 1; rows <= 32; rows *= 2)
+    for (int i = 0; i < 3; ++i)
+      times.add(quarter, rows, 3ms);
+  times.add(quarter, 6, 1s); // the machine was paused
+  CHECK(times.estimate(quarter, 6) > 400ms);
+  for (int i = 0; i < 128; ++i)
+    times.add(quarter, 4, 3ms);
+  CHECK(times.estimate(quarter, 6) > 400ms);
+  times.add(quarter, 4, 3ms);
+  CHECK(times.estimate(quarter, 5) == 12ms);
+  CHECK(times.estimate(quarter, 32) == 12ms); // as it was measured, but no shorter than smaller ones
+  // Where that is too long to be tried, too, it is thought to be less in time.
+  for (int i = 0; i < 2'000; ++i)
+    times.add(quarter, 4, 3ms);
+  CHECK(times.estimate(quarter, 8) == 3ms);
+  // What is measured then counts as ever.
+  times.add(quarter, 8, 2s);
+  CHECK(times.estimate(quarter, 8) > 400ms);
+}
+
+TEST_CASE("a small size that took long once keeps no larger one from being tried", "[serve]") {
+  BatchTimes times;
+  times.add(quarter, 1, 500ms);
+  times.add(quarter, 8, 5ms);
+  CHECK(times.estimate(quarter, 8) == 500ms);
+  for (int i = 0; i < 200; ++i)
+    times.add(quarter, 8, 5ms);
+  CHECK(times.estimate(quarter, 8) == 5ms);
+  CHECK(times.estimate(quarter, 1) == 5ms);
+}
+
 TEST_CASE("an unknown share takes as long as a smaller one, or longer than a larger one in proportion", "[serve]") {
   BatchTimes times;
   times.add(half, 4, 10ms);

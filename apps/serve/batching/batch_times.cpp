@@ -14,6 +14,11 @@ namespace {
 /// How much the latest measurement counts: after 16 of them, nine tenths of what was before are forgotten.
 constexpr double weight = 1.0 / 8;
 
+/// After so many measurements of others alone, a size is believed only within what they say; after each so many more,
+/// it is thought to be half as much longer than smaller ones.
+constexpr std::uint64_t stale_after = 128;
+constexpr std::uint64_t halves_after = 1'024;
+
 double nanoseconds(Duration duration) {
   return std::chrono::duration<double, std::nano>{duration}.count();
 }
@@ -26,34 +31,50 @@ std::size_t BatchTimes::class_of(std::uint64_t rows) noexcept {
 }
 
 void BatchTimes::add(Share share, std::uint64_t rows, Duration took) {
-  auto& entry = rows_[share][class_of(rows)];
+  auto& row = rows_[share];
+  auto& entry = row.sizes[class_of(rows)];
   const auto time = std::max(nanoseconds(took), 0.0);
-  if (!entry.measured) {
-    entry = Entry{true, time, 0};
-    return;
+  entry.last = ++row.measurements;
+  if (entry.measured) {
+    entry.deviation += weight * (std::abs(time - entry.mean) - entry.deviation);
+    entry.mean += weight * (time - entry.mean);
+  } else {
+    entry.measured = true;
+    entry.mean = time;
   }
-  entry.deviation += weight * (std::abs(time - entry.mean) - entry.deviation);
-  entry.mean += weight * (time - entry.mean);
+  estimate(row);
 }
 
-double BatchTimes::estimate(const Row& row, std::size_t size) {
-  // The longest of the sizes up to this one, and what the largest measured of them says in proportion.
-  double floor = 0;
-  double scaled = -1;
-  for (std::size_t i = 0; i <= size; ++i) {
-    if (row[i].measured)
-      scaled = floor = std::max(floor, row[i].bound());
-    else if (scaled >= 0)
-      scaled *= 2;
+double BatchTimes::bound(const Row& row, std::size_t size) {
+  const auto& own = row.sizes[size];
+  auto result = own.bound();
+  for (std::size_t i = 0; i < classes; ++i) {
+    const auto& other = row.sizes[i];
+    if (!other.measured || other.last <= own.last + stale_after)
+      continue;
+    // In proportion to a smaller one, whose rows may have been half of what its size allows.
+    const auto doublings = i < size ? size - i + 1 : 0;
+    const auto halvings = std::min<std::uint64_t>((other.last - own.last) / halves_after, doublings);
+    result = std::min(result, std::ldexp(other.bound(), static_cast<int>(doublings - halvings)));
   }
-  if (row[size].measured)
-    return floor;
-  const auto larger = std::find_if(row.begin() + static_cast<std::ptrdiff_t>(size), row.end(),
-                                   [](const Entry& entry) { return entry.measured; });
-  if (larger == row.end())
-    return std::max(scaled, 0.0);
-  const auto bound = scaled < 0 ? larger->bound() : std::min(scaled, larger->bound());
-  return std::max(floor, bound);
+  return result;
+}
+
+void BatchTimes::estimate(Row& row) {
+  // The longest of the sizes up to each one; if it was not measured, what the largest below says in proportion.
+  double floor = 0;
+  double scaled = 0;
+  for (std::size_t i = 0; i < classes; ++i) {
+    scaled = row.sizes[i].measured ? floor = std::max(floor, bound(row, i)) : 2 * scaled;
+    row.estimates[i] = scaled;
+  }
+  // But no longer than the next larger one that was, and as long as that where nothing below was.
+  double larger = -1;
+  for (auto i = classes; i-- > 0;)
+    if (row.sizes[i].measured)
+      larger = row.estimates[i];
+    else if (larger >= 0)
+      row.estimates[i] = row.estimates[i] > 0 ? std::min(row.estimates[i], larger) : larger;
 }
 
 Duration BatchTimes::estimate(Share share, std::uint64_t rows) const {
@@ -63,9 +84,9 @@ Duration BatchTimes::estimate(Share share, std::uint64_t rows) const {
   auto row = rows_.upper_bound(share);
   double time = 0;
   if (row != rows_.begin())
-    time = estimate(std::prev(row)->second, size);
+    time = std::prev(row)->second.estimates[size];
   else
-    time = estimate(row->second, size) * static_cast<double>(row->first.units())
+    time = row->second.estimates[size] * static_cast<double>(row->first.units())
            / static_cast<double>(std::max<std::int64_t>(share.units(), 1));
   // A century is as good as any longer time, and can be added to a point in time.
   constexpr double most = 3e18;
@@ -74,7 +95,7 @@ Duration BatchTimes::estimate(Share share, std::uint64_t rows) const {
 
 bool BatchTimes::measured(Share share, std::uint64_t rows) const {
   const auto row = rows_.find(share);
-  return row != rows_.end() && row->second[class_of(rows)].measured;
+  return row != rows_.end() && row->second.sizes[class_of(rows)].measured;
 }
 
 } // namespace serve::batching

@@ -17,7 +17,8 @@ namespace serve::batching {
 /// Estimates never fall as a batch grows. Between two measured sizes the larger one bounds them; beyond the largest
 /// they grow in proportion; a share that was never measured takes as long as the next smaller one that was, or
 /// proportionally longer than the next larger one. As long as nothing is measured they are zero: nothing is refused for
-/// want of knowledge. No clock, no thread; whoever owns it guards it.
+/// want of knowledge. What others were measured long after counts only within what these say: a size that once took too
+/// long to be tried again would never be measured again. No clock, no thread; whoever owns it guards it.
 class BatchTimes {
 public:
   /// Learns that a batch of `rows` on `share` took so long, from its start to its answer.
@@ -38,15 +39,26 @@ private:
     bool measured = false;
     double mean = 0;      // nanoseconds
     double deviation = 0; // mean of the absolute one
+    /// Which measurement of its share was the last of this size.
+    std::uint64_t last = 0;
 
     [[nodiscard]] double bound() const noexcept {
       return mean + 3 * deviation;
     }
   };
-  using Row = std::array<Entry, classes>;
+
+  /// What is known of one share.
+  struct Row {
+    std::array<Entry, classes> sizes;
+    std::uint64_t measurements = 0;
+    /// By size: asked for by each request, and changed by a batch.
+    std::array<double, classes> estimates{};
+  };
 
   [[nodiscard]] static std::size_t class_of(std::uint64_t rows) noexcept;
-  [[nodiscard]] static double estimate(const Row& row, std::size_t size);
+  /// What a measured size is thought to take, by itself and by those that were measured long after it.
+  [[nodiscard]] static double bound(const Row& row, std::size_t size);
+  static void estimate(Row& row);
 
   std::map<gpuactors::Share, Row> rows_;
 };

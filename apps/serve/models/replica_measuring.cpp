@@ -177,10 +177,14 @@ Result<void> ReplicaSet::warm_up(const ActorRef& actor, Share share) {
     }
     return took;
   };
-  // The largest first: it pages in what all need, and it alone is done where sizes are known from others.
+  // The largest first: it pages in what all need.
   GPUACTORS_TRY(run(most, std::max(options_.longest_silence, options_.start_timeout)));
   const auto until = Clock::now() + longest_measuring;
   for (std::uint64_t rows = 1;; rows = std::min(2 * rows, most)) {
+    // Once for what the first batch of a size has to prepare, which says nothing about the next ones.
+    if (rows < most && Clock::now() < until) {
+      GPUACTORS_TRY(run(rows, options_.longest_silence));
+    }
     if (!dispatcher_->knows(share, rows)) {
       constexpr int rounds = 3;
       for (int i = 0; i < rounds && Clock::now() < until; ++i) {
