@@ -159,16 +159,37 @@ TEST_CASE("the one that has been idle longest goes, down to the least", "[serve]
 TEST_CASE("after starts that fail the next one waits, longer each time, and not after one that succeeded", "[serve]") {
   Scaling scaling{one_to_three()};
   CHECK(scaling.decide(begin, busy(0, 0)).start == 1);
-  scaling.start_failed(begin);
+  scaling.start_failed(begin, true);
   CHECK(scaling.decide(begin + 99ms, busy(0, 0)).start == 0);
   CHECK(scaling.decide(begin + 100ms, busy(0, 0)).start == 1);
-  scaling.start_failed(begin + 100ms);
+  scaling.start_failed(begin + 100ms, true);
   CHECK(scaling.decide(begin + 299ms, busy(0, 0)).start == 0);
   CHECK(scaling.decide(begin + 300ms, busy(0, 0)).start == 1);
   for (int i = 0; i < 20; ++i)
-    scaling.start_failed(begin + 1s);
+    scaling.start_failed(begin + 1s, true);
   CHECK(scaling.decide(begin + 5900ms, busy(0, 0)).start == 0);
   CHECK(scaling.decide(begin + 6s, busy(0, 0)).start == 1);
   scaling.start_succeeded();
   CHECK(scaling.decide(begin + 6s, busy(0, 0)).start == 1);
+}
+
+TEST_CASE("starts that were only wished for, and failed, hold up none that is needed", "[serve]") {
+  Scaling scaling{one_to_three()};
+  CHECK(scaling.decide(begin, busy(1, 5)).start == 0);
+  const auto wished = scaling.decide(begin + 300ms, busy(1, 5));
+  CHECK(wished.start == 1);
+  CHECK_FALSE(wished.needed);
+  for (int i = 0; i < 20; ++i)
+    scaling.start_failed(begin + 1s, false);
+  CHECK(scaling.decide(begin + 2s, busy(1, 5)).start == 0);
+  // The only one dies.
+  const auto step = scaling.decide(begin + 2s, busy(0, 5));
+  CHECK(step.start == 1);
+  CHECK(step.needed);
+  // Nor does one that is needed hold up the wish for another.
+  scaling.start_failed(begin + 2s, true);
+  CHECK_FALSE(scaling.may_start(begin + 2s, true));
+  CHECK(scaling.may_start(begin + 6s, false));
+  scaling.start_succeeded();
+  CHECK(scaling.may_start(begin + 2s, true));
 }

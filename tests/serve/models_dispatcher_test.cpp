@@ -198,6 +198,32 @@ TEST_CASE("a request goes to the replica that can begin with it first, and is no
   two.answer();
 }
 
+TEST_CASE("nothing is sent behind a batch that takes much longer than was expected", "[serve]") {
+  Desk desk{1, 1};
+  PlayedReplica late;
+  PlayedReplica other;
+  constexpr Share half{5'000};
+  desk.dispatcher->learn(Share{2'500}, 1, 1ns);
+  desk.dispatcher->learn(half, 1, 1h);
+  desk.add(1, late);
+  desk.dispatcher->add({2, half, 0}, other.run());
+  auto first = desk.ask();
+  auto second = desk.ask();
+  REQUIRE(late.batches() == 1);
+  REQUIRE(other.batches() == 1);
+  auto third = desk.ask();
+  REQUIRE(late.batches() == 1);
+  REQUIRE(other.batches() == 2);
+  // Nor where no other one has room, until it answers.
+  auto fourth = desk.ask();
+  REQUIRE(late.batches() == 1);
+  late.answer();
+  must(first.reply.get());
+  REQUIRE(late.batches() == 1);
+  late.answer();
+  must(fourth.reply.get());
+}
+
 TEST_CASE("batches that are quicker than was thought do not make those behind them late", "[serve]") {
   Desk desk{1, 1};
   PlayedReplica replica;
@@ -280,6 +306,22 @@ TEST_CASE("a request that takes replica after replica along goes alone, and is f
   CHECK(says(failed, "5 replicas were lost with this request"));
   CHECK(next().answer() == 1);
   must(innocent.reply.get());
+}
+
+TEST_CASE("replicas that are gone before a batch begins count against no request", "[serve]") {
+  Desk desk;
+  const RunBatch gone = [](const Batch&, const BatchDone& done) {
+    done(gpuactors::fail(Errc::not_begun, "as the test says"));
+  };
+  for (std::uint64_t id = 1; id <= 6; ++id)
+    desk.dispatcher->add({id, Share{2'500}, 0}, gone);
+  PlayedReplica replica;
+  desk.add(7, replica);
+  auto client = desk.ask();
+  REQUIRE(replica.batches() == 1);
+  replica.answer();
+  must(client.reply.get());
+  CHECK(desk.dispatcher->snapshot().lost == 6);
 }
 
 TEST_CASE("a request that only waited behind the one that kills replicas is not suspected", "[serve]") {

@@ -149,6 +149,64 @@ TEST_CASE("sequences that begin one after the other are spread over the replicas
   }
 }
 
+TEST_CASE("where replicas come and go, sequences begin at the oldest one until it has many", "[serve]") {
+  SequenceDesk desk{wire::SEQUENCE_MEMORY_STATE, [](DispatcherOptions& options) { options.fills = true; }};
+  PlayedBatches first;
+  PlayedBatches second;
+  desk.add(1, first);
+  desk.add(2, second);
+  for (const auto* name : {"a<", "b<"}) {
+    auto reply = desk.ask(name);
+    REQUIRE(first.waits() == name);
+    first.answer();
+    must(reply.get());
+  }
+  CHECK(desk.dispatcher->remove_idle(2));
+  desk.add(3, second);
+  for (const auto* name : {"c<", "d<"}) {
+    auto reply = desk.ask(name);
+    REQUIRE(second.waits() == name);
+    second.answer();
+    must(reply.get());
+  }
+  auto reply = desk.ask("e<");
+  CHECK(first.waits() == "e<");
+}
+
+TEST_CASE("what waits for the replica that has its sequence is no reason for another one", "[serve]") {
+  SequenceDesk desk{wire::SEQUENCE_MEMORY_STATE};
+  PlayedBatches replica;
+  desk.add(1, replica);
+  std::vector<gpuactors::Future<InferReply>> replies;
+  const auto waits = [&](const char* name) {
+    replies.push_back(desk.ask(name));
+    const auto look = desk.dispatcher->look();
+    return std::pair{look.waiting, look.bound};
+  };
+  CHECK(waits("a<") == std::pair<std::size_t, std::size_t>{0, 0});
+  CHECK(waits("a") == std::pair<std::size_t, std::size_t>{0, 1});
+  replica.answer();
+  replica.answer();
+  CHECK(waits("-") == std::pair<std::size_t, std::size_t>{0, 0});
+  CHECK(waits("a") == std::pair<std::size_t, std::size_t>{0, 1});
+  CHECK(waits("b<") == std::pair<std::size_t, std::size_t>{1, 1});
+  CHECK(waits("-") == std::pair<std::size_t, std::size_t>{2, 1});
+}
+
+TEST_CASE("what another replica could take although its cache is here is a reason for that", "[serve]") {
+  SequenceDesk desk{wire::SEQUENCE_MEMORY_CACHE};
+  PlayedBatches replica;
+  desk.add(1, replica);
+  auto first = desk.ask("a");
+  replica.answer();
+  auto second = desk.ask("-");
+  auto third = desk.ask("a");
+  CHECK(desk.dispatcher->look().waiting == 1);
+  auto fourth = desk.ask("a");
+  CHECK(desk.dispatcher->look().waiting == 1);
+  CHECK(desk.dispatcher->look().bound == 1);
+}
+
 TEST_CASE("a request that is refused ends no sequence, and forgets no cache", "[serve]") {
   for (const auto memory : {wire::SEQUENCE_MEMORY_STATE, wire::SEQUENCE_MEMORY_CACHE}) {
     SequenceDesk desk{memory, [](auto& options) {

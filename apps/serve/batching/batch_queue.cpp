@@ -266,6 +266,11 @@ const Request* BatchQueue::first(const Filter& may_go) const {
   return nullptr;
 }
 
+std::size_t BatchQueue::count(const Filter& may_go) const {
+  return static_cast<std::size_t>(
+      std::count_if(waiting_.begin(), waiting_.end(), [&](const auto& item) { return may_go(*item.second); }));
+}
+
 // -- going out ------------------------------------------------------------------------------------
 
 bool BatchQueue::remove(Request& request) {

@@ -128,6 +128,9 @@ public:
   /// The first request that waits and may go; null when there is none.
   [[nodiscard]] const Request* first(const Filter& may_go) const;
 
+  /// How many wait that may go.
+  [[nodiscard]] std::size_t count(const Filter& may_go) const;
+
   /// All that are due, waiting or running, or have waited for longer than they may; the answer is an error.
   std::vector<RequestPtr> expire(gpuactors::TimePoint now);
 

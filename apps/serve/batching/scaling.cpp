@@ -31,12 +31,13 @@ ScalingStep Scaling::decide(TimePoint now, const ScalingLook& look) {
     owed_ = 0;
   const auto least = std::max(limits_.min_replicas, owed_);
   if (replicas.size() < least) {
-    if (coming < least && may_start(now))
+    step.needed = replicas.size() < limits_.min_replicas;
+    if (coming < least && may_start(now, step.needed))
       step.start = least - coming;
     return step;
   }
   if (short_since_ && now - *short_since_ >= limits_.grow_after) {
-    if (look.starting == 0 && replicas.size() < limits_.max_replicas && may_start(now)) {
+    if (look.starting == 0 && replicas.size() < limits_.max_replicas && may_start(now, false)) {
       step.start = 1;
       short_since_ = now; // the next one has to be earned again
     }
@@ -67,14 +68,15 @@ void Scaling::take_back(std::size_t replicas) {
   owed_ = std::min(replicas, limits_.max_replicas);
 }
 
-void Scaling::start_failed(TimePoint now) {
-  not_before_ = now + pause_;
-  pause_ = std::min(2 * pause_, limits_.retry_longest);
+void Scaling::start_failed(TimePoint now, bool needed) {
+  auto& pause = needed ? needed_ : wished_;
+  pause.time = std::clamp(2 * pause.time, limits_.retry_shortest, limits_.retry_longest);
+  pause.not_before = now + pause.time;
 }
 
 void Scaling::start_succeeded() {
-  not_before_ = {};
-  pause_ = limits_.retry_shortest;
+  needed_ = {};
+  wished_ = {};
 }
 
 } // namespace serve::batching

@@ -32,8 +32,10 @@ struct ReplicaLook {
 
 /// One look at a model.
 struct ScalingLook {
-  /// Requests that wait.
+  /// Requests that wait, and that one more replica could take.
   std::size_t waiting = 0;
+  /// Those that wait for what one replica has, or for others of their sequence.
+  std::size_t bound = 0;
   /// Requests that were refused since the model was loaded although one more replica could have taken them.
   std::uint64_t refused = 0;
   /// Replicas that are being started.
@@ -42,8 +44,9 @@ struct ScalingLook {
 };
 
 struct ScalingStep {
-  /// How many replicas to start now.
+  /// How many replicas to start now, and whether they are missing, and not only wished for.
   std::size_t start = 0;
+  bool needed = false;
   /// Which replica to end.
   std::optional<std::uint64_t> stop;
 };
@@ -51,7 +54,7 @@ struct ScalingStep {
 /// Decides from looks at a model that come again and again. No clock, no thread; whoever owns it guards it.
 class Scaling {
 public:
-  explicit Scaling(ScalingLimits limits) : limits_(limits), whole_(limits), pause_(limits.retry_shortest) {
+  explicit Scaling(ScalingLimits limits) : limits_(limits), whole_(limits) {
     // nop
   }
 
@@ -61,12 +64,13 @@ public:
   /// look that found requests refused: those never wait, and between them there are moments without any.
   ScalingStep decide(gpuactors::TimePoint now, const ScalingLook& look);
 
-  /// A start failed: the next one waits, twice as long each time.
-  void start_failed(gpuactors::TimePoint now);
+  /// A start failed: the next one waits, twice as long each time. One that is needed does not wait for what was only
+  /// wished for, nor the other way round.
+  void start_failed(gpuactors::TimePoint now, bool needed);
   void start_succeeded();
   /// Whether a start is worth trying now.
-  [[nodiscard]] bool may_start(gpuactors::TimePoint now) const noexcept {
-    return now >= not_before_;
+  [[nodiscard]] bool may_start(gpuactors::TimePoint now, bool needed) const noexcept {
+    return now >= (needed ? needed_ : wished_).not_before;
   }
 
   /// Has so many replicas at most from now on: what the others had is for the model's next version.
@@ -80,6 +84,13 @@ public:
   }
 
 private:
+  /// The pause after starts that failed.
+  struct Pause {
+    gpuactors::TimePoint not_before{};
+    /// The last one; zero after a start that succeeded.
+    gpuactors::Duration time{};
+  };
+
   /// Whether this look finds too few replicas.
   bool is_short(gpuactors::TimePoint now, const ScalingLook& look);
   /// Returns the replica that has been idle for longest, if that is long enough to end it.
@@ -94,8 +105,8 @@ private:
   /// How many refusals were seen, and when the last new ones were.
   std::uint64_t refused_ = 0;
   std::optional<gpuactors::TimePoint> refused_at_;
-  gpuactors::TimePoint not_before_{};
-  gpuactors::Duration pause_;
+  Pause needed_;
+  Pause wished_;
 };
 
 } // namespace serve::batching

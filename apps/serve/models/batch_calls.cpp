@@ -22,6 +22,10 @@ constexpr std::size_t fetch_threads = 4;
 
 } // namespace
 
+gpuactors::Failure is_away() {
+  return fail(Errc::not_begun, "it has ended, or the connection to it is lost");
+}
+
 BatchCalls::BatchCalls(gpuactors::Cluster& cluster, bool takes_tensors, bool has_state)
   : cluster_(cluster), takes_tensors_(takes_tensors), has_state_(has_state), fetches_(fetch_threads, 0) {
   // nop
@@ -33,6 +37,8 @@ void BatchCalls::end() {
 }
 
 void BatchCalls::call(const ActorRef& actor, const Batch& batch, Duration time, BatchDone done) {
+  if (actor.away())
+    return done(is_away());
   if (!takes_tensors_ || bytes_of(batch) <= gpuactors::limits::served_message_bytes) {
     actor.call<wire::ReplicaReply>(infer_method, message_of(batch), time)
         .then([self = shared_from_this(), done = std::move(done)](Result<wire::ReplicaReply> reply) {

@@ -1,5 +1,7 @@
 #include "deployment.hpp"
 
+#include "awaiting.hpp"
+
 #include <gpuactors/base/fingerprint.hpp>
 
 #include <fmt/format.h>
@@ -27,13 +29,15 @@ std::string prefix_of(std::string_view deployment) {
 
 /// Ends actors, all at once: those that are stuck take as long as one of them.
 /// @returns how many there were; the first error of an end.
-Result<std::size_t> end_all(Cluster& cluster, const std::vector<std::string>& names) {
+Result<std::size_t> end_all(Cluster& cluster, const std::vector<std::string>& names,
+                            const std::function<bool()>& stopped) {
   std::vector<gpuactors::Future<void>> ends;
   for (const auto& name : names)
     ends.push_back(cluster.kill_async(name));
   Result<void> outcome;
   for (auto& end : ends)
-    if (const auto ended = end.get(); !ended && ended.error().code() != Errc::not_found && outcome)
+    if (const auto ended = await_unless(stopped, std::move(end));
+        !ended && ended.error().code() != Errc::not_found && outcome)
       outcome = gpuactors::fail(ended.error());
   if (!outcome)
     return gpuactors::fail(outcome.error());
@@ -100,8 +104,7 @@ std::optional<std::uint64_t> LastingNames::id_of(std::string_view name) const {
   return error == std::errc{} && at == end ? std::optional{id} : std::nullopt;
 }
 
-Result<std::vector<std::string>> replicas_of(Cluster& cluster, std::string_view deployment) {
-  GPUACTORS_LET(state, cluster.state());
+std::vector<std::string> replicas_of(const gpuactors::v1::ClusterState& state, std::string_view deployment) {
   std::vector<std::string> names;
   for (const auto& actor : state.actors())
     if (actor.detached() && actor.name_space().empty() && actor.name().starts_with(prefix_of(deployment)))
@@ -110,19 +113,20 @@ Result<std::vector<std::string>> replicas_of(Cluster& cluster, std::string_view 
 }
 
 Result<std::size_t> end_left(Cluster& cluster, std::string_view deployment, std::string_view model,
-                             const std::set<std::string>& spared) {
-  GPUACTORS_LET(names, replicas_of(cluster, deployment));
+                             const std::set<std::string>& spared, const std::function<bool()>& stopped) {
+  GPUACTORS_LET(state, await_unless(stopped, cluster.state_async()));
+  auto names = replicas_of(state, deployment);
   const LastingNames own{std::string{deployment}, std::string{model}, {}};
   std::erase_if(names, [&](const std::string& name) {
     return !own.is_of_model(name)
            || std::any_of(spared.begin(), spared.end(), [&](const auto& mark) { return own.has_mark(name, mark); });
   });
-  return end_all(cluster, names);
+  return end_all(cluster, names, stopped);
 }
 
 Result<std::size_t> end_deployment(Cluster& cluster, std::string_view deployment) {
-  GPUACTORS_LET(names, replicas_of(cluster, deployment));
-  return end_all(cluster, names);
+  GPUACTORS_LET(state, cluster.state());
+  return end_all(cluster, replicas_of(state, deployment), [] { return false; });
 }
 
 } // namespace serve

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -43,14 +44,17 @@ struct LastingNames {
   [[nodiscard]] std::optional<std::uint64_t> id_of(std::string_view name) const;
 };
 
-/// The names of all replicas of a deployment, among those of the cluster's actors.
-gpuactors::Result<std::vector<std::string>> replicas_of(gpuactors::Cluster& cluster, std::string_view deployment);
+/// The names of all replicas of a deployment, among a cluster's actors.
+std::vector<std::string> replicas_of(const gpuactors::v1::ClusterState& state, std::string_view deployment);
 
-/// Ends a model's replicas in a deployment, but for those of these marks. @returns as `end_deployment`.
+/// Ends a model's replicas in a deployment, but for those of these marks.
+/// @param stopped  whether the server ends: then nothing is waited for.
+/// @returns as `end_deployment`; `unavailable` once stopped.
 gpuactors::Result<std::size_t> end_left(gpuactors::Cluster& cluster, std::string_view deployment,
-                                        std::string_view model, const std::set<std::string>& spared);
+                                        std::string_view model, const std::set<std::string>& spared,
+                                        const std::function<bool()>& stopped);
 
-/// Ends all replicas of a deployment, one after the other. @returns how many there were; the first error of an end.
+/// Ends all replicas of a deployment, all at once. @returns how many there were; the first error of an end.
 gpuactors::Result<std::size_t> end_deployment(gpuactors::Cluster& cluster, std::string_view deployment);
 
 } // namespace serve

@@ -318,6 +318,10 @@ batching::ScalingLook Dispatcher::look() {
   const auto sequences = sequences_.by_replica(now);
   batching::ScalingLook result;
   result.waiting = queue_.waiting();
+  if (options_.facts.has_sequences()) {
+    result.waiting = queue_.count([this](const auto& request) { return may_go_anywhere(request); });
+    result.bound = queue_.waiting() - result.waiting;
+  }
   result.refused = queue_.counts().refused_busy;
   for (const auto& [id, replica] : replicas_)
     if (!replica.leaving)

@@ -49,8 +49,8 @@ struct DispatcherOptions {
   std::size_t ahead = 0;
   /// Requests that a replica of a generative model runs at once.
   std::size_t max_running = 1;
-  /// Fills replicas of a generative model to a half before it gives the next one anything, so that those that are not
-  /// needed stay idle and can go.
+  /// Fills replicas of a generative model to a half before it gives the next one anything, and all to a half with
+  /// sequences, so that those that are not needed stay idle and can go.
   bool fills = false;
   /// For models with sequences.
   batching::SequenceLimits sequences = {};
@@ -293,9 +293,16 @@ private:
                    Actions& actions);
   [[nodiscard]] std::size_t most_flights() const;
   [[nodiscard]] bool has_room(const Replica& replica) const;
+  /// Whether its batches take more than twice as long as was expected: it may be stuck, and what would be sent to it
+  /// now would be stuck behind them.
+  [[nodiscard]] bool is_late(const Replica& replica, gpuactors::TimePoint now) const;
   [[nodiscard]] bool is_in_flight(const Launch& launch) const;
-  std::vector<Replica*> with_room();
+  std::vector<Replica*> with_room(gpuactors::TimePoint now);
   [[nodiscard]] bool may_go(const batching::Request& request, const Replica& replica) const;
+  /// Whether a request may go to a replica that has nothing of its sequence.
+  [[nodiscard]] bool may_go_anywhere(const batching::Request& request) const;
+  /// So many sequences are no reason to begin another one elsewhere, where replicas come and go.
+  [[nodiscard]] std::size_t few_sequences() const;
   /// To the queue, and to its sequence. What is refused has changed nothing.
   gpuactors::Result<void> admit(const std::shared_ptr<Pending>& pending, gpuactors::TimePoint now);
   /// A request was answered, or failed; with it fail those of its sequence that build on it.

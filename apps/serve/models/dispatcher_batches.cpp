@@ -108,6 +108,13 @@ bool Dispatcher::has_room(const Replica& replica) const {
   return replica.flights.size() < most_flights();
 }
 
+bool Dispatcher::is_late(const Replica& replica, TimePoint now) const {
+  if (options_.facts.generative || replica.flights.empty())
+    return false;
+  const auto expected = replica.free_at - replica.flights.begin()->second.start;
+  return expected > gpuactors::Duration::zero() && now - replica.free_at > expected;
+}
+
 TimePoint Dispatcher::begins_at(const Replica& replica, TimePoint now) {
   return replica.flights.empty() ? now : std::max(now, replica.free_at);
 }
@@ -127,7 +134,8 @@ Dispatcher::Replica* Dispatcher::least_loaded(TimePoint now) {
         return &replica;
   Replica* result = nullptr;
   for (auto& [id, replica] : replicas_)
-    if (!replica.leaving && has_room(replica) && (result == nullptr || load_of(replica, now) < load_of(*result, now)))
+    if (!replica.leaving && has_room(replica) && !is_late(replica, now)
+        && (result == nullptr || load_of(replica, now) < load_of(*result, now)))
       result = &replica;
   return result;
 }
@@ -415,6 +423,8 @@ void Dispatcher::empty(Replica& replica, const Error& error, bool died, TimePoin
   const auto id = replica.facts.id;
   auto flights = std::move(replica.flights);
   const auto served = !replica.leaving;
+  // What had not even begun has no part in the death.
+  const auto ran = died && error.code() != Errc::not_begun;
   replicas_.erase(id);
   if (served)
     note_gone(died ? fmt::format("the last one was lost: {}", to_string(error)) : "the last one has ended");
@@ -423,10 +433,10 @@ void Dispatcher::empty(Replica& replica, const Error& error, bool died, TimePoin
     flight.trace.span.fail(error);
     for (const auto& member : flight.members) {
       if (options_.facts.generative) {
-        lose_stream(member, error, died, now, actions);
+        lose_stream(member, error, ran, now, actions);
         continue;
       }
-      if (!died || number != flights.begin()->first) {
+      if (!ran || number != flights.begin()->first) {
         put_back(member); // that one waited behind the batch that ran, and has no part in this
         continue;
       }

@@ -23,13 +23,14 @@ using gpuactors::Error;
 using gpuactors::Result;
 using gpuactors::TimePoint;
 
-std::vector<Dispatcher::Replica*> Dispatcher::with_room() {
+std::vector<Dispatcher::Replica*> Dispatcher::with_room(TimePoint now) {
   // As `least_loaded` would choose, one after the other, but for sequences.
   using Load = std::tuple<bool, std::size_t, std::size_t, std::uint64_t>;
   std::vector<std::pair<Load, Replica*>> loads;
   for (auto& [id, one] : replicas_) {
     auto& replica = one;
-    if (!has_room(replica) || (replica.leaving && options_.sequences.memory != batching::Memory::state))
+    if (!has_room(replica) || is_late(replica, now)
+        || (replica.leaving && options_.sequences.memory != batching::Memory::state))
       continue;
     const auto flights = replica.flights.size();
     auto fills = options_.fills && 2 * flights < most_flights();
@@ -37,8 +38,11 @@ std::vector<Dispatcher::Replica*> Dispatcher::with_room() {
       const auto* first = queue_.first([&](const Request& request) { return may_go(request, replica); });
       fills = first == nullptr || first->losses == 0;
     }
-    // New sequences go where there are the fewest: all of them may go on at once.
-    loads.emplace_back(Load{!fills, fills ? 0 : flights, sequences_.count_at(id), id}, &replica);
+    // New sequences go where there are the fewest: all of them may go on at once. But one with any cannot go.
+    auto sequences = sequences_.count_at(id);
+    if (options_.fills && sequences < few_sequences())
+      sequences = 0;
+    loads.emplace_back(Load{!fills, fills ? 0 : flights, sequences, id}, &replica);
   }
   std::sort(loads.begin(), loads.end());
   std::vector<Replica*> result;
@@ -48,7 +52,7 @@ std::vector<Dispatcher::Replica*> Dispatcher::with_room() {
 }
 
 bool Dispatcher::send_in_sequences(TimePoint now, Actions& actions) {
-  for (auto* one : with_room()) {
+  for (auto* one : with_room(now)) {
     auto blocked = false;
     const auto goes = [&](const Request& request) {
       if (blocked || !may_go(request, *one))
@@ -64,6 +68,17 @@ bool Dispatcher::send_in_sequences(TimePoint now, Actions& actions) {
       return true;
   }
   return false;
+}
+
+std::size_t Dispatcher::few_sequences() const {
+  return std::max<std::size_t>(1, (options_.facts.generative ? most_flights() : options_.limits.max_batch) / 2);
+}
+
+bool Dispatcher::may_go_anywhere(const Request& request) const {
+  if (request.sequence == nullptr)
+    return true;
+  return batching::Sequences::is_next(request)
+         && (options_.sequences.memory == batching::Memory::cache || !replicas_.contains(request.sequence->replica));
 }
 
 bool Dispatcher::may_go(const Request& request, const Replica& replica) const {

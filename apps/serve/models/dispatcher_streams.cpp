@@ -44,7 +44,7 @@ const char* reason_of(Errc code, bool has_begun) {
 } // namespace
 
 bool ends_replica(Errc code) noexcept {
-  return code == Errc::unavailable || code == Errc::cancelled || code == Errc::lease_expired
+  return code == Errc::unavailable || code == Errc::not_begun || code == Errc::cancelled || code == Errc::lease_expired
          || code == Errc::stale_epoch || gpuactors::is_loss(code);
 }
 

@@ -167,7 +167,11 @@ void ModelTable::end_spared(Model& model) {
     for (const auto* version : model.serving())
       marks.insert(version->mark());
   }
-  const auto ended = end_left(cluster_, options_.deployment, model.config.name, marks);
+  const auto closes = [this] {
+    const std::shared_lock lock{mutex_};
+    return closing_;
+  };
+  const auto ended = end_left(cluster_, options_.deployment, model.config.name, marks, closes);
   if (!ended)
     return; // tried again with the next look at the model
   const std::unique_lock lock{mutex_};

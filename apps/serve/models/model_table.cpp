@@ -194,6 +194,8 @@ void ModelTable::set_terms(Pending& pending, TimePoint arrived, const Route& rou
   pending.arrived = arrived;
   pending.starts = wanted.sequence.start;
   pending.ends = wanted.sequence.end;
+  // A version that did not take it after all may have set them.
+  pending.deadline = pending.begin_by = gpuactors::never;
   if (const auto timeout = wanted.timeout ? wanted.timeout : route.timeout)
     pending.deadline = deadline_after(arrived, *timeout);
   pending.deadline = std::min(pending.deadline, wanted.call_deadline);

@@ -107,7 +107,7 @@ DispatcherOptions dispatcher_options(const ModelConfig& config, ModelFacts facts
   options.ahead = config.ahead;
   options.max_running =
       facts.max_running > 0 ? std::min<std::uint64_t>(config.max_running, facts.max_running) : config.max_running;
-  options.fills = facts.generative && scaling.min_replicas < scaling.max_replicas;
+  options.fills = scaling.min_replicas < scaling.max_replicas;
   options.sequences.memory =
       facts.sequences == wire::SEQUENCE_MEMORY_CACHE ? batching::Memory::cache : batching::Memory::state;
   options.sequences.most = config.max_sequences;

@@ -89,7 +89,7 @@ void ReplicaSet::give_up() {
     return bell_->ring();
   }
   // What was accepted before is answered first, as long as there is time.
-  if (in_place && look.waiting > 0 && Clock::now() < giving_up_->until)
+  if (in_place && look.waiting + look.bound > 0 && Clock::now() < giving_up_->until)
     return;
   leaving_[*id] = {true, giving_up_->until, fmt::format("replica {} has made room for the next version", *id)};
   giving_up_->id = *id;

@@ -58,7 +58,7 @@ Result<std::unique_ptr<ReplicaSet>> ReplicaSet::start(std::unique_ptr<ReplicaSta
     if (!next && next.error().code() == Errc::no_capacity && set->options_.make_room())
       next = set->make_one(set->options_.room_wait);
     if (!next) {
-      set->scaling_.start_failed(Clock::now());
+      set->scaling_.start_failed(Clock::now(), set->actors_.size() < set->options_.scaling.min_replicas);
       set->scaling_.take_back(set->options_.initial);
       set->dispatcher_->note_failed_start(next.error());
       break;
@@ -182,15 +182,15 @@ void ReplicaSet::keep() {
 }
 
 void ReplicaSet::look_around() {
+  lose_away();
   take_lost();
   take_starts();
   auto look = dispatcher_->look();
   look.starting = static_cast<std::size_t>(std::count_if(
       starts_.begin(), starts_.end(), [this](const auto& start) { return !actors_.contains(start->replaces); }));
   const auto step = scaling_.decide(Clock::now(), look);
-  const auto needed = look.replicas.size() < options_.scaling.min_replicas;
   for (std::size_t i = 0; i < step.start; ++i)
-    begin_start(needed);
+    begin_start(step.needed);
   if (step.stop && dispatcher_->remove_idle(*step.stop)) {
     note(fmt::format("replica {} has nothing to do and ends", *step.stop));
     end_beside(*step.stop);
@@ -199,6 +199,13 @@ void ReplicaSet::look_around() {
   see_off();
   give_up();
   ask_replicas(look);
+}
+
+void ReplicaSet::lose_away() {
+  // They have no second life. A question would find that only if the broker is there, and a batch would wait for it.
+  for (const auto& [id, actor] : actors_)
+    if (actor.away())
+      dispatcher_->lose(id, {Errc::actor_died, "it has ended, or the connection to it is lost"});
 }
 
 void ReplicaSet::take_lost() {
@@ -250,7 +257,8 @@ void ReplicaSet::take_starts() {
 void ReplicaSet::take_start(const Start& start) {
   const auto& ready = *start.outcome;
   if (!ready) {
-    scaling_.start_failed(Clock::now());
+    // What another one still serves for is not missing yet.
+    scaling_.start_failed(Clock::now(), start.needed && start.replaces == 0);
     dispatcher_->note_failed_start(ready.error());
     if (start.needed && !bell_->stopped())
       note_failure(fmt::format("a replica that is {} could not be started, and is tried again: {}",
@@ -295,7 +303,8 @@ void ReplicaSet::look_at_nodes() {
       leaving_.erase(stays);
   for (const auto& [id, leaving] : leaving_) {
     const auto is_its = [which = id](const auto& start) { return start->replaces == which; };
-    if (!leaving.retired && scaling_.may_start(Clock::now()) && std::none_of(starts_.begin(), starts_.end(), is_its))
+    if (!leaving.retired && scaling_.may_start(Clock::now(), false)
+        && std::none_of(starts_.begin(), starts_.end(), is_its))
       begin_start(true, id);
   }
 }

@@ -157,6 +157,8 @@ private:
   gpuactors::Result<void> bring_in_first(std::vector<Started> there);
   void keep();
   void look_around();
+  /// Finds those that have ended, whether they had something to do or not.
+  void lose_away();
   void take_lost();
   void begin_start(bool needed, std::uint64_t replaces = 0);
   void take_starts();

@@ -11,21 +11,14 @@
 namespace serve {
 
 using gpuactors::ActorRef;
+using gpuactors::Clock;
+using gpuactors::deadline_after;
 using gpuactors::Duration;
 using gpuactors::Errc;
 using gpuactors::fail;
 using gpuactors::Result;
 
 namespace {
-
-/// How long the end of a replica is waited for.
-constexpr auto longest_kill = std::chrono::seconds{10};
-
-gpuactors::KillOptions kill_options() {
-  gpuactors::KillOptions options;
-  options.timeout = longest_kill;
-  return options;
-}
 
 /// A method that a replica must have.
 struct WantedMethod {
@@ -81,7 +74,7 @@ ReplicaStarter::ReplicaStarter(gpuactors::Cluster& cluster, std::shared_ptr<Keep
 
 Result<std::optional<gpuactors::v1::ActorDescription>> ReplicaStarter::find_type() {
   using Found = std::optional<gpuactors::v1::ActorDescription>;
-  GPUACTORS_LET(types, cluster_.described_types(kind_.type));
+  GPUACTORS_LET(types, await(cluster_.described_types_async(kind_.type)));
   const auto actor = types.find_actor(kind_.type);
   if (actor)
     return Found{**actor};
@@ -114,12 +107,11 @@ Result<std::optional<bool>> ReplicaStarter::check_type() {
 Result<std::vector<Started>> ReplicaStarter::take_over(Duration patience, std::string_view spared) {
   if (!kind_.lasting)
     return std::vector<Started>{};
-  GPUACTORS_LET(names, replicas_of(cluster_, kind_.lasting->deployment));
+  GPUACTORS_LET(state, await(cluster_.state_async()));
+  const auto names = replicas_of(state, kind_.lasting->deployment);
   // All at once: those that are stuck take as long as one of them.
   std::vector<gpuactors::Future<void>> ends;
-  const auto end = [&](const gpuactors::ActorKey& actor) {
-    ends.push_back(cluster_.kill_async(actor, kill_options()));
-  };
+  const auto end = [&](const gpuactors::ActorKey& actor) { ends.push_back(order_end(actor)); };
   struct Left {
     std::uint64_t id = 0;
     std::string name;
@@ -155,8 +147,11 @@ Result<std::vector<Started>> ReplicaStarter::take_over(Duration patience, std::s
     else if (!bell_->stopped())
       end(replica.actor);
   }
-  for (auto& one : ends)
-    (void)await(std::move(one));
+  const auto until = deadline_after(Clock::now(), kind_.end_wait);
+  while (!bell_->stopped() && Clock::now() < until
+         && gpuactors::wait(ends, ends.size(), std::chrono::milliseconds{100}).size() < ends.size()) {
+    // they end
+  }
   return alive;
 }
 
@@ -200,10 +195,16 @@ void ReplicaStarter::kill(const std::vector<ActorRef>& actors) {
     return;
   std::vector<gpuactors::Future<void>> ends;
   for (const auto& actor : actors)
-    ends.push_back(cluster_.kill_async(actor, kill_options()));
+    ends.push_back(order_end(actor));
   // Whether one had ended by itself does not matter; one that is stuck, or whose broker is away, goes on ending.
-  for (auto& end : ends)
-    (void)end.get();
+  (void)gpuactors::wait(ends, ends.size(), kind_.end_wait);
+}
+
+gpuactors::Future<void> ReplicaStarter::order_end(const gpuactors::ActorKey& actor) {
+  // Nobody has it in the books any more who would order that again.
+  gpuactors::KillOptions options;
+  options.timeout = Duration::max();
+  return cluster_.kill_async(actor, options);
 }
 
 } // namespace serve

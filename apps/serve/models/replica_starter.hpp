@@ -1,6 +1,7 @@
 // Starts and ends the actors of one version of a model.
 #pragma once
 
+#include "awaiting.hpp"
 #include "deployment.hpp"
 #include "keeper_bell.hpp"
 #include "model_facts.hpp"
@@ -28,6 +29,8 @@ struct ReplicaKind {
   gpuactors::Options resources;
   /// How long constructing one may take, and its first answer.
   gpuactors::Duration start_timeout = std::chrono::minutes{10};
+  /// How long the end of one is waited for. The order to end stays, and reaches a broker that is away when it is back.
+  gpuactors::Duration end_wait = std::chrono::seconds{10};
   /// How those are called that outlive the server; none: they end with it.
   std::optional<LastingNames> lasting = {};
 };
@@ -77,16 +80,7 @@ public:
   /// Waits for an answer.
   template <class T>
   gpuactors::Result<T> await(gpuactors::Future<T> coming) const {
-    // A broker that is away does not answer, nor does a replica that is stuck: the end must not wait for them.
-    constexpr auto step = std::chrono::milliseconds{100};
-    for (;;) {
-      if (coming.wait(step))
-        return coming.get();
-      if (bell_->stopped()) {
-        coming.cancel();
-        return gpuactors::fail(gpuactors::Errc::unavailable, "the server ends");
-      }
-    }
+    return await_unless([this] { return bell_->stopped(); }, std::move(coming));
   }
 
   [[nodiscard]] gpuactors::Cluster& cluster() const noexcept {
@@ -98,6 +92,8 @@ public:
   }
 
 private:
+  gpuactors::Future<void> order_end(const gpuactors::ActorKey& actor);
+
   gpuactors::Cluster& cluster_;
   const std::shared_ptr<KeeperBell> bell_;
   const ReplicaKind kind_;

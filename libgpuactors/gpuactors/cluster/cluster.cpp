@@ -390,17 +390,18 @@ const TypeRegistry& Cluster::types() const {
   return core_ != nullptr ? core_->registry() : none;
 }
 
-Result<DescribedTypes> Cluster::described_types(std::string_view wanted) {
+Future<DescribedTypes> Cluster::described_types_async(std::string_view wanted) {
   if (core_ == nullptr)
-    return fail(cluster_closed());
+    return Future<DescribedTypes>::ready_with(fail(cluster_closed()));
   if (!core_->connected())
-    return DescribedTypes::of(core_->registry());
+    return Future<DescribedTypes>::ready_with(DescribedTypes::of(core_->registry()));
   v1::GetTypes message;
   message.set_wanted(std::string{wanted});
   auto reply = std::make_shared<detail::MessageReply<v1::TypeCatalog>>();
+  reply->executor = core_->executor();
   core_->ask_broker(reply, deadline_after(Clock::now(), limits::call_deadline), std::move(message));
-  GPUACTORS_LET(catalog, Future<v1::TypeCatalog>{reply}.get());
-  return DescribedTypes{std::move(catalog)};
+  return Future<v1::TypeCatalog>{std::move(reply)}.transform(
+      [](v1::TypeCatalog catalog) { return DescribedTypes{std::move(catalog)}; });
 }
 
 caf::actor_system& Cluster::system() {

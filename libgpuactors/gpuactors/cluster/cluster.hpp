@@ -27,8 +27,8 @@ struct KillOptions {
   bool restart = false;
   /// How long a running method may take to stop before `kill` reports that it is stuck (and keeps ending the actor).
   Duration grace = limits::stop_grace;
-  /// How long to wait in all, including for a broker that is away; by default a minute beyond the grace. The kill
-  /// itself continues.
+  /// How long to wait in all, including for a broker that is away; by default a minute beyond the grace. A kill that
+  /// has reached the broker continues; an order that has not, since the broker is away, is given up.
   std::optional<Duration> timeout{};
 };
 
@@ -182,7 +182,7 @@ public:
   /// Ends an actor, and returns when it has ended and its memory is free. The actor does not restart unless
   /// `KillOptions::restart` is set.
   /// @returns `not_found` if there is no such actor, or if it belongs to another cluster; `deadline_exceeded` if it
-  ///          stays in user code longer than the grace, or after the timeout (the kill continues); `permission_denied`
+  ///          stays in user code longer than the grace, or after `KillOptions::timeout`; `permission_denied`
   ///          if this program's certificate is a client's and the actor belongs to another owner; `invalid_argument`
   ///          for a key that names nothing, and if an actor kills itself: it must call `Actor::end`.
   Result<void> kill(const ActorKey& actor, const KillOptions& options = {}) {
@@ -338,7 +338,12 @@ public:
   /// @param wanted a task or actor type: after a restart of the broker, the answer waits while nodes that may have this
   ///        type are still expected.
   /// @returns `deadline_exceeded` without an answer, `unavailable` if the cluster was closed.
-  Result<DescribedTypes> described_types(std::string_view wanted = {});
+  Result<DescribedTypes> described_types(std::string_view wanted = {}) {
+    return described_types_async(wanted).get();
+  }
+
+  /// Requests the descriptions without waiting for them.
+  Future<DescribedTypes> described_types_async(std::string_view wanted = {});
 
   /// Returns the actor system that the cluster runs in, for CAF programs. Valid only while the owner lives, and not on
   /// a moved-from object.
