@@ -147,3 +147,50 @@ TEST_CASE("a group is put back with its bundles, and those that are missing are 
   CHECK(why_not(f.ledger.restore_group(GroupId{3}, group, {{5, "n1", {}, {}, {}}}, f.now))
         == "bundle 5 of placement group 3: it has bundles 0 to 1");
 }
+
+TEST_CASE(
+    "only the bundles whose devices have failed, are gone or are taken lose their places in a group that is put back") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1), node_of("n2", 1), node_of("n3", 1)});
+  REQUIRE(f.ledger.fail_device("n1", 0, f.now));
+  REQUIRE(f.ledger.restore(lease_on("n2", 4, {{0, Share::whole(1), 100}})));
+  GroupRequest group;
+  group.bundles.assign(4, gpus(1));
+  const auto on = [](int number, const char* node, int device) {
+    return BundleGrant{number, node, {{device, Share::whole(1), 100}}, {}, {}};
+  };
+  REQUIRE(f.ledger.restore_group(GroupId{3}, group, {on(0, "n0", 0), on(1, "n1", 0), on(2, "n2", 0), on(3, "n3", 1)},
+                                 f.now));
+  f.ledger.check();
+  REQUIRE(f.ledger.bundles_of(GroupId{3}).size() == 1);
+  CHECK(f.ledger.bundles_of(GroupId{3})[0].node == "n0");
+  // The others are waited for, as after a loss.
+  CHECK(f.advance(seconds{0}).empty());
+  CHECK(f.ledger.pending_count() == 1);
+}
+
+TEST_CASE("a group on one node is placed anew as a whole when one of its devices has failed before it is put back") {
+  Fixture f({node_of("n0", 2), node_of("n1", 2)});
+  REQUIRE(f.ledger.fail_device("n0", 1, f.now));
+  GroupRequest group;
+  group.strategy = GroupStrategy::strict_pack;
+  group.bundles.assign(2, gpus(1));
+  REQUIRE(f.ledger.restore_group(
+      GroupId{3}, group,
+      {{0, "n0", {{0, Share::whole(1), 100}}, {}, {}}, {1, "n0", {{1, Share::whole(1), 100}}, {}, {}}}, f.now));
+  f.ledger.check();
+  const auto events = f.advance(seconds{0});
+  REQUIRE(events.size() == 1);
+  REQUIRE(events[0].bundles.size() == 2);
+  CHECK(events[0].bundles[0].node == "n1");
+}
+
+TEST_CASE("a group that shrinks is not put back when none of its places is left") {
+  Fixture f({node_of("n0", 1)});
+  REQUIRE(f.ledger.fail_device("n0", 0, f.now));
+  GroupRequest group;
+  group.shrinks = true;
+  group.bundles.assign(2, gpus(1));
+  CHECK(why_not(f.ledger.restore_group(GroupId{3}, group, {{0, "n0", {{0, Share::whole(1), 100}}, {}, {}}}, f.now))
+        == "placement group 3: nothing of where its bundles were is there and free");
+  CHECK(f.ledger.bundles_of(GroupId{3}).empty());
+}

@@ -155,9 +155,9 @@ public:
   ///          `no_capacity` (something else holds it).
   Result<void> restore(Lease lease);
 
-  /// Restores a placement group. Bundles that are not named count as just lost and are placed again; if none is named,
-  /// the group counts as just requested.
-  /// @returns the errors of `restore`.
+  /// Restores a placement group. Bundles that are not named, or whose place is not there or not free any more, count as
+  /// just lost and are placed again; if none has its place, the group counts as just requested.
+  /// @returns `invalid_argument`, `already_exists`, or `no_capacity` for a shrinking group of which nothing is left.
   Result<void> restore_group(GroupId id, GroupRequest request, std::vector<BundleGrant> bundles, TimePoint now);
 
   /// Stops serving waiting requests until `resume`, for several calls that make one change, such as a node that arrives
@@ -209,6 +209,10 @@ public:
 
   /// Returns the places of a group's bundles, as far as they have one; empty if the group does not exist.
   [[nodiscard]] std::vector<BundleGrant> bundles_of(GroupId id) const;
+
+  /// Returns the leases in a group, and those that borrow from them: also leases that have ended and still lend parts.
+  /// As long as there is one, removing the group would take away what somebody uses.
+  [[nodiscard]] std::set<LeaseId> held_in(GroupId id) const;
 
   [[nodiscard]] bool is_pending(RequestId id) const;
 

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace gpuactors {
 
@@ -155,26 +157,25 @@ Result<void> Ledger::restore_group(GroupId id, GroupRequest request, std::vector
   GroupRecord group;
   group.key = queue_.next_key(request.priority);
   group.request = std::move(request);
-  const auto put_back = [&](BundleGrant& bundle) -> Result<void> {
+  std::set<int> named;
+  for (const auto& bundle : bundles) {
     const auto at = fmt::format("bundle {} of {}", bundle.bundle, what);
     if (bundle.bundle < 0 || bundle.bundle >= group.bundle_count())
       return fail(Errc::invalid_argument, fmt::format("{}: it has bundles 0 to {}", at, group.bundle_count() - 1));
-    if (!group.lacks(bundle.bundle))
+    if (!named.insert(bundle.bundle).second)
       return fail(Errc::invalid_argument, at + " is named twice");
-    auto* node = table_.find(bundle.node);
-    if (node == nullptr)
-      return fail(Errc::not_found,
-                  fmt::format("{} is on node \"{}\", which is not there: add it first", at, bundle.node));
-    GPUACTORS_TRY(check_room(node->pool, bundle.devices, bundle.cpus, bundle.resources, at));
-    set_aside(group, std::move(bundle), node->pool);
-    return {};
-  };
+  }
   for (auto& bundle : bundles)
-    if (auto done = put_back(bundle); !done) {
-      for (auto& placed : group.bundles)
-        give_back(group, placed);
-      return done;
-    }
+    if (auto* node = table_.find(bundle.node);
+        node != nullptr && check_room(node->pool, bundle.devices, bundle.cpus, bundle.resources, what))
+      set_aside(group, std::move(bundle), node->pool);
+  if (group.request.shrinks && group.bundles.empty() && !bundles.empty())
+    return fail(Errc::no_capacity, what + ": nothing of where its bundles were is there and free");
+  // As when a device fails: all bundles must be on one node, so the remaining ones cannot stay.
+  if (group.request.strategy == GroupStrategy::strict_pack && !group.request.shrinks
+      && group.bundles.size() < bundles.size())
+    for (auto& bundle : std::exchange(group.bundles, {}))
+      give_back(group, bundle);
   now_ = std::max(now_, now);
   group.placed = !group.bundles.empty();
   if (group.placed && group.request.shrinks)

@@ -123,6 +123,15 @@ std::vector<BundleGrant> Ledger::bundles_of(GroupId id) const {
   return bundles;
 }
 
+std::set<LeaseId> Ledger::held_in(GroupId id) const {
+  const auto it = groups_.find(id);
+  if (it == groups_.end() || it->second.leases.empty())
+    return {};
+  auto ids = it->second.leases;
+  add_descendants(ids);
+  return ids;
+}
+
 bool Ledger::is_pending(RequestId id) const {
   return queue_.find(id) != nullptr;
 }
