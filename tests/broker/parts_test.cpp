@@ -3,6 +3,7 @@
 #include <gpuactors/broker/core/early_calls.hpp>
 #include <gpuactors/broker/core/emptying_pace.hpp>
 #include <gpuactors/broker/core/ended_actors.hpp>
+#include <gpuactors/broker/core/kept_leases.hpp>
 #include <gpuactors/broker/core/reminders.hpp>
 #include <gpuactors/broker/core/standstill.hpp>
 #include <gpuactors/broker/core/state_keeper.hpp>
@@ -397,6 +398,69 @@ TEST_CASE("actors that no later broker may take are known to the next one, a bou
   const auto buried = next.load_buried();
   CHECK(buried.size() == limits::buried_actors);
   CHECK_FALSE(buried.contains(ActorId{1}));
+}
+
+TEST_CASE("of actors that no later broker may take, the one that ended first is forgotten, however old it was",
+          "[broker][core]") {
+  World world;
+  EventLog log{world};
+  const auto store = std::make_shared<MemoryStore>();
+  {
+    StateKeeper keeper{world, log, store, 0};
+    for (std::uint64_t id = 2; id <= limits::buried_actors + 1; ++id)
+      keeper.bury(ActorId{id});
+    keeper.bury(ActorId{1}); // it had lived for long
+    keeper.commit();
+  }
+  StateKeeper next{world, log, store, limits::buried_actors + 1};
+  CHECK(next.load_buried().contains(ActorId{1}));
+  next.bury(ActorId{limits::buried_actors + 2});
+  next.commit();
+  const auto buried = StateKeeper{world, log, store, limits::buried_actors + 2}.load_buried();
+  CHECK(buried.size() == limits::buried_actors);
+  CHECK(buried.contains(ActorId{1}));
+  CHECK_FALSE(buried.contains(ActorId{3}));
+}
+
+TEST_CASE("what is promised is answered when it is written, and fails if it cannot be", "[broker][core]") {
+  World world;
+  EventLog log{world};
+  const auto store = std::make_shared<MemoryStore>();
+  StateKeeper keeper{world, log, store, 0};
+  std::vector<std::string> told;
+  keeper.when_kept(told_to<void>(told)).deliver({}); // nothing is to be written
+  CHECK(told == std::vector<std::string>{"ok"});
+  keeper.put(StateSection::nodes, "n0", "drained");
+  keeper.when_kept(told_to<void>(told)).deliver(fail(Errc::not_found, "there is none"));
+  keeper.when_kept(keeper.when_kept(told_to<void>(told))).deliver({});
+  CHECK(told.size() == 2);
+  store->is_full = true;
+  keeper.commit();
+  REQUIRE(told.size() == 3);
+  CHECK_THAT(told.back(), Contains("the disk is full"));
+  keeper.when_kept(told_to<void>(told)).deliver({}); // it is still not written
+  CHECK(told.size() == 3);
+  store->is_full = false;
+  keeper.commit();
+  REQUIRE(told.size() == 4);
+  CHECK(told.back() == "ok");
+}
+
+TEST_CASE("whatever waits sees only the leases that it could ask for", "[broker][core]") {
+  KeptLeases kept;
+  kept.add("alice", "1/a", LeaseId{1});
+  kept.add("alice", "1/a", LeaseId{2});
+  kept.add("alice", "2/b", LeaseId{3});
+  kept.add("bob", "3/c", LeaseId{4});
+  using Ids = std::vector<LeaseId>;
+  CHECK(kept.others("") == Ids{LeaseId{1}, LeaseId{2}, LeaseId{3}, LeaseId{4}});
+  CHECK(kept.others("1/a") == Ids{LeaseId{3}, LeaseId{4}});
+  CHECK(kept.others_of("alice", "1/a") == Ids{LeaseId{3}});
+  CHECK(kept.others_of("carol", "").empty());
+  kept.remove("alice", "1/a", LeaseId{1});
+  kept.remove("alice", "1/a", LeaseId{1});
+  kept.remove("bob", "3/c", LeaseId{4});
+  CHECK(kept.others("") == Ids{LeaseId{2}, LeaseId{3}});
 }
 
 TEST_CASE("a broker without a store keeps nothing", "[broker][core]") {

@@ -142,6 +142,28 @@ TEST_CASE("who waits for a name hears of it when the one that has it does not en
   CHECK(scene.world.starts.size() == 1);
 }
 
+TEST_CASE("that an earlier life did not end is not held against the next one", "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  const auto order = scene.spawn(1, "a");
+  v1::KillActor kill;
+  kill.set_name("a");
+  scene.core.kill(kill, {}, BrokerAnswer<void>{[](const Result<void>&) {}});
+  v1::LeaseStuck stuck;
+  stuck.set_lease(order.lease().id());
+  stuck.set_epoch(order.lease().epoch());
+  scene.core.stuck(stuck);
+  scene.end(order); // late
+  REQUIRE(scene.world.starts.size() == 2);
+  scene.start(scene.world.starts.back());
+  must(scene.kill("a", 1'000));
+  const auto next = spawn(scene, 1, "a");
+  CHECK_FALSE(next->has_value());
+  scene.end(scene.world.starts.back());
+  CHECK(scene.world.starts.size() == 3);
+}
+
 TEST_CASE("a request for a name that is still taken waits no longer than it says", "[broker][core]") {
   Ending scene;
   auto message = Scene::actor_of(1, "a");

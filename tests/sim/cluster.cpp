@@ -267,7 +267,8 @@ void Cluster::check_room(const Node& node) {
     std::uint64_t memory = 0;
     for (const auto& [id, held] : node.held)
       for (const auto& grant : held.lease().devices())
-        if (grant.index() == device.index() && held.lease().parent() == 0) {
+        // What is borrowed counts as the lender's, until that one has ended.
+        if (grant.index() == device.index() && node.held.count(held.lease().parent()) == 0) {
           units += grant.share_units();
           memory += grant.memory_bytes();
         }

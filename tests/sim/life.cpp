@@ -130,10 +130,13 @@ void Cluster::spawn(Client& client) {
   *message.mutable_request() = some_need();
   if (!client.groups.empty() && chance(30))
     message.mutable_request()->set_group(*client.groups.begin());
+  if (const auto lease = some_spawner()) {
+    message.mutable_spec()->mutable_spawner()->set_lease(lease);
+    if (chance(50))
+      message.mutable_request()->set_parent_lease(lease);
+  }
   set_some_owner(client, *message.mutable_request());
   message.set_client(client.id);
-  if (const auto lease = some_spawner())
-    message.mutable_spec()->mutable_spawner()->set_lease(lease);
   note(fmt::format("client {} spawns", client.id), message);
   begin(client, "spawn", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_client_request(asked.number);
@@ -153,7 +156,11 @@ void Cluster::kill(Client& client, std::uint64_t actor) {
   note(fmt::format("client {} kills", client.id), message);
   begin(client, "kill", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_again(asked.again);
-    core.kill(message, {}, answer<void>(client, asked, [](const Result<void>&) {}));
+    core.kill(message, {}, answer<void>(client, asked, [this, message](const Result<void>&) {
+                // Who asks again is told so, too, of one that is not known, and may be brought back later.
+                if (message.no_restart() && !message.again())
+                  told_ended_.insert(message.id());
+              }));
   });
 }
 

@@ -226,7 +226,10 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
         return answer(by_done, message,
                       [&](const Caller& from, auto to) { core.release_group(message, from, std::move(to)); });
       },
-      [&core](const v1::DrainNode& message) { return answer_of(core.drain(message)); },
+      [&core, answer](const v1::DrainNode& message) {
+        return answer(by_done, message,
+                      [&](const Caller&, auto to) { core.answer_when_kept(std::move(to), core.drain(message)); });
+      },
       [&core](const v1::PeerDown& message) { core.peer_down(message.peer()); },
       [&core](const v1::Tick& message) { core.wake(static_cast<Wake>(message.what())); },
       [&core, answer](const v1::GetTypes& message) {
@@ -248,7 +251,10 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
           core.goodbye(message);
         return answer_of({});
       },
-      [&core](const v1::SetQuota& message) { return answer_of(core.set_quota(message)); },
+      [&core, answer](const v1::SetQuota& message) {
+        return answer(by_done, message,
+                      [&](const Caller&, auto to) { core.answer_when_kept(std::move(to), core.set_quota(message)); });
+      },
       [&core](const v1::FollowState& message) -> caf::result<v1::StateChanges> {
         auto changes = core.follow(message);
         if (!changes)

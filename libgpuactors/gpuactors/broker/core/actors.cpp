@@ -103,6 +103,10 @@ void BrokerCore::spawn_actor(const v1::SpawnActor& message, const Caller& caller
     record.shared = true;
     return answer_with(record, std::move(answer), message.client());
   }
+  // What a store keeps has all names. Who wants a new actor in any case gets it: most brokers have had none before
+  // them.
+  if (settling_ && !keeper_.keeps() && message.get_if_exists())
+    return early_.keep(EarlyCalls::Spawn{message, caller, config, std::move(answer)});
   ActorRecord record;
   record.spec = message.spec();
   if (auto checked = check_spawner(record.spec, record.spec.detached(), caller); !checked)
@@ -252,6 +256,8 @@ void BrokerCore::answer_early() {
     else
       call.answer.deliver(fail(no_actor(message.name_space(), message.name())));
   }
+  for (auto& call : early_.take_spawns())
+    spawn_actor(call.message, call.caller, call.config, std::move(call.answer));
   const auto now = world_.now();
   for (auto& call : early_.take_finds(now)) {
     if (call.until != never)
@@ -265,6 +271,7 @@ TimePoint BrokerCore::until_after(std::uint64_t limit_ms) const {
 }
 
 void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAnswer answer) {
+  answer = keeper_.when_kept(std::move(answer));
   if (auto checked = check_names(message); !checked)
     return answer.deliver(std::move(checked));
   auto* record = find_record({message.name_space(), message.name()}, message.id());
@@ -431,6 +438,7 @@ void BrokerCore::actor_down(ActorRecord& record, const Error& said, LifeEnd why)
   record.address.clear();
   record.pid = 0;
   record.usage.Clear();
+  record.stuck = false;
   actors_.let_go(record);
   record.strayed = record.strayed || why == LifeEnd::lost_place;
   const RestartRule rule{record.spec.max_restarts(), from_milliseconds(record.spec.restart_window_ms())};

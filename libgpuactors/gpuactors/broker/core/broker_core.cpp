@@ -36,6 +36,10 @@ void BrokerCore::start() {
     apply(ledger_.expect_nodes(true, world_.now()));
     world_.wake(options_.settle, Wake::settled);
     load();
+  } else if (keeper_.keeps()) {
+    // Nobody is waited for: what has a place comes back late, as far as it waits, and the rest is started anew.
+    load();
+    settled();
   }
   for (const auto& [owner, limit] : options_.quotas)
     if (auto set = change_quota(owner, limit); !set)

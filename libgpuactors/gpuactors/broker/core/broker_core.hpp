@@ -14,6 +14,7 @@
 #include <gpuactors/broker/core/event_log.hpp>
 #include <gpuactors/broker/core/followers.hpp>
 #include <gpuactors/broker/core/group_record.hpp>
+#include <gpuactors/broker/core/kept_leases.hpp>
 #include <gpuactors/broker/core/node_record.hpp>
 #include <gpuactors/broker/core/offspring.hpp>
 #include <gpuactors/broker/core/recorded_ledger.hpp>
@@ -103,8 +104,11 @@ public:
   void submit_group(const v1::SubmitGroup& message, const Caller& caller, GroupAnswer answer);
   void release_group(const v1::ReleaseGroup& message, const Caller& caller, DoneAnswer answer);
   void withdraw(const v1::Withdraw& message, DoneAnswer answer);
+  // What these two return is answered by `answer_when_kept`.
   Result<void> drain(const v1::DrainNode& message);
   Result<void> set_quota(const v1::SetQuota& message);
+  /// Delivers success only when the store has what was changed.
+  void answer_when_kept(DoneAnswer answer, Result<void> result);
   /// @returns `unsupported` if the broker has no store, `unavailable` if the other one has a later state,
   ///          `already_exists` if another one stands by.
   Result<v1::StateChanges> follow(const v1::FollowState& message);
@@ -145,16 +149,6 @@ private:
   void hear(const NodeReport& report);
   /// Adds nodes with all leases that they hold, and restores the groups that have bundles on them.
   void admit(std::vector<Arrival> arrivals);
-  /// Puts a lease that a node holds back into the ledger: where it was, or where the room is that it takes.
-  Result<void> restore(Lease& lease);
-  void adopt(const v1::HeldLease& held, const v1::Node& node);
-  void adopt_actor(const v1::HeldLease& held);
-  /// Whether the client was given another actor for the same request later, which has its place already.
-  [[nodiscard]] bool has_running_twin(const v1::HeldLease& held) const;
-  /// Ends the actor's life that is known, or the request for one, for a later life that a node has brought.
-  void replace_life(ActorRecord& record);
-  /// The lease of the life that is known, or that was known last; null if none is known.
-  [[nodiscard]] static LeaseId last_lease_of(const ActorRecord& record);
   /// The range of `withdrawn_` that is of `client`.
   [[nodiscard]] auto withdrawals_of(ClientId client) const {
     return std::pair{withdrawn_.lower_bound({client, 0}),
@@ -174,6 +168,25 @@ private:
   void tell_agent_to_end(const Lease& lease, std::uint64_t grace_ms = stop_grace_ms);
   /// The same for an order that may have been lost, or that an earlier broker gave.
   void tell_agent_again_to_end(const Lease& lease);
+
+  // -- what nodes bring back: adoption.cpp ---------------------------------------------
+
+  /// Puts a lease that a node holds back into the ledger: where it was, or where the room is that it takes.
+  Result<void> restore(Lease& lease);
+  void adopt(const v1::HeldLease& held, const v1::Node& node);
+  void adopt_actor(const v1::HeldLease& held);
+  /// Whether the client was given another actor for the same request later, which has its place already.
+  [[nodiscard]] bool has_running_twin(const v1::HeldLease& held) const;
+  /// Another actor that has the name of one that a node has brought back; null if there is none.
+  [[nodiscard]] ActorRecord* namesake_of(const v1::StartActor& order) const;
+  /// Whether another one was given its name, when it could not be expected any more.
+  [[nodiscard]] bool has_lost_name(const v1::StartActor& order) const;
+  /// Of two actors of one name, the one that the broker before this one knew keeps it.
+  void end_namesake(const v1::StartActor& order);
+  /// Ends the actor's life that is known, or the request for one, for a later life that a node has brought.
+  void replace_life(ActorRecord& record);
+  /// The lease of the life that is known, or that was known last; null if none is known.
+  [[nodiscard]] static LeaseId last_lease_of(const ActorRecord& record);
 
   // -- a broker that stood still: standstill.cpp ----------------------------------------
 
@@ -274,6 +287,9 @@ private:
   std::optional<TaskRequest> take_task_request(RequestId id);
   /// The client's request of this number, as long as it waits; null otherwise.
   TaskRequest* pending_request(const ClientRequest& key);
+  TaskLease& add_task_lease(const Lease& lease, ClientId client, std::string key = {});
+  /// Removes it here; in the ledger it may still be. @returns nothing if there is none.
+  std::optional<TaskLease> take_task_lease(LeaseId id);
   void end_task_lease(LeaseId id);
   /// The holder of a lease that was lost with a device has ended: gives back what was kept of the lease.
   void lost_holder_ended(LeaseId id, std::uint64_t epoch);
@@ -305,6 +321,7 @@ private:
   void note_own_end(const v1::LeaseEnded& message);
   /// What a node that registers tells of an actor that has ended itself there.
   void take_own_end(const v1::OwnEnd& own);
+  void forget_earliest_own_end();
   /// Ends an actor that has ended itself, unless a later life of it is there.
   /// @param also_later whether to end the next life too, because the actor had ended itself when its place was lost.
   void apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_later = false);
@@ -347,6 +364,9 @@ private:
   /// Refuses a request that names a group which does not exist or is ending.
   Result<void> check_group(GroupId group) const;
   void end_group(GroupId id);
+  /// A lease has begun or ended that was in a group, or borrowed, perhaps from one in a group: goes on with the ends of
+  /// groups.
+  void look_at_ending_groups(const Lease& lease);
   void forget_group(GroupId id, const Error& error);
   void on_group(const Event& event);
   v1::GroupInfo info_of(GroupId id, const GroupRecord& record) const;
@@ -415,12 +435,15 @@ private:
   // By client and the client's number for the request.
   std::map<ClientRequest, RequestId> client_requests_;
   std::map<GroupId, GroupRecord> groups_;
+  std::set<GroupId> ending_groups_;
   std::map<ClientRequest, GroupId> submitted_groups_;
   Offspring offspring_;
   // For actors and placement groups of clients, and for leases for tasks that clients have or wait for.
   Rooms rooms_;
   Rooms leases_room_;
   std::map<LeaseId, TaskLease> task_leases_;
+  // Those of them that are not reclaimed.
+  KeptLeases kept_;
   // The grace in milliseconds of leases whose agents were told to end them.
   std::map<LeaseId, std::uint64_t> graces_;
   ActorTable actors_;

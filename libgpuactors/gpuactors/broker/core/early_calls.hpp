@@ -23,6 +23,14 @@ public:
     TimePoint until;
   };
 
+  /// A request for an actor of a name that a node may bring back.
+  struct Spawn {
+    v1::SpawnActor message;
+    Caller caller;
+    Payload config;
+    BrokerAnswer<FoundActor> answer;
+  };
+
   struct Kill {
     v1::KillActor message;
     Caller caller;
@@ -49,6 +57,11 @@ public:
     finds_.push_back(std::move(call));
   }
 
+  void keep(Spawn call) {
+    give_up_spawn(call.message.client(), call.message.client_request()); // one that is repeated
+    spawns_.push_back(std::move(call));
+  }
+
   void keep(Kill call) {
     kills_.push_back(std::move(call));
   }
@@ -65,6 +78,10 @@ public:
   [[nodiscard]] std::vector<Find> take_finds(TimePoint now) {
     give_up_late(now);
     return std::exchange(finds_, {});
+  }
+
+  [[nodiscard]] std::vector<Spawn> take_spawns() {
+    return std::exchange(spawns_, {});
   }
 
   [[nodiscard]] std::vector<Kill> take_kills() {
@@ -87,6 +104,25 @@ public:
 
   void drop_client(std::uint64_t client) {
     give_up([client](const Find& call) { return call.message.client() == client; });
+    give_up_spawns([client](const v1::SpawnActor& message) { return message.client() == client; });
+  }
+
+  /// The client's request of this number, if there is one.
+  void give_up_spawn(std::uint64_t client, std::uint64_t request) {
+    give_up_spawns([client, request](const v1::SpawnActor& message) {
+      return message.client() == client && message.client_request() == request;
+    });
+  }
+
+  /// Those whose messages are such.
+  template <class Predicate>
+  void give_up_spawns(Predicate is_such) {
+    std::erase_if(spawns_, [&is_such](Spawn& call) {
+      const bool over = is_such(std::as_const(call.message));
+      if (over)
+        call.answer.deliver(fail(Errc::cancelled, "the request was withdrawn"));
+      return over;
+    });
   }
 
 private:
@@ -108,6 +144,7 @@ private:
 
   std::vector<Find> finds_;
   std::size_t next_look_ = fewest;
+  std::vector<Spawn> spawns_;
   std::vector<Kill> kills_;
   std::vector<Types> types_;
   std::vector<Withdrawal> withdrawals_;

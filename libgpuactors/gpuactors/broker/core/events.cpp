@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <optional>
 #include <utility>
 
 namespace gpuactors {
@@ -40,7 +40,7 @@ void BrokerCore::apply(Result<Ledger::Events> events, std::string_view what) {
 }
 
 void BrokerCore::apply(const Ledger::Events& events) {
-  std::set<GroupId> lost_from;
+  std::optional<Lease> lost;
   for (const auto& event : events) {
     // Refusals for actors that are to move repeat until another node has room: they are neither logged nor handled.
     if (move_ && move_->request == event.request && event.kind != Event::Kind::granted) {
@@ -65,16 +65,16 @@ void BrokerCore::apply(const Ledger::Events& events) {
       break;
     case Event::Kind::lost:
       on_lost(event);
-      lost_from.insert(event.lease->group);
+      if (!lost || event.lease->group || event.lease->parent)
+        lost = event.lease;
       break;
     case Event::Kind::released:
       break;
     }
   }
   // A group that is being removed ends with the last lease in it, however that lease ended.
-  for (const auto id : lost_from)
-    if (const auto group = groups_.find(id); group != groups_.end() && group->second.ending)
-      end_group(id);
+  if (lost)
+    look_at_ending_groups(*lost);
   if (ledger_.recording_failed() && !std::exchange(recording_failed_, true))
     log_.add(EventKind::error, "record", "the recording of the broker's calls cannot be written");
   wake_for_ledger();
@@ -93,8 +93,7 @@ void BrokerCore::on_granted(const Event& event) {
     // An event before it, of the same call of the ledger, has taken away whoever waited.
     apply(ledger_.release(event.lease->id, event.lease->epoch, world_.now()), "release");
   }
-  if (const auto group = groups_.find(event.lease->group); group != groups_.end() && group->second.ending)
-    end_group(event.lease->group);
+  look_at_ending_groups(*event.lease);
 }
 
 void BrokerCore::withdraw_from_ledger(RequestId request, std::string_view what) {
@@ -128,10 +127,9 @@ void BrokerCore::on_lost(const Event& event) {
   const auto node = nodes_.find(event.lease->node);
   const bool node_lost = node == nodes_.end() || node->second.agent == nullptr;
   const Error error{node_lost ? Errc::worker_died : Errc::lease_revoked, why_lost(event)};
-  if (auto runner = task_leases_.extract(id); !runner.empty()) {
-    unclaim(runner.mapped().client, id);
-    if (runner.mapped().starting)
-      runner.mapped().starting->deliver(fail(error));
+  if (auto runner = take_task_lease(id)) {
+    if (runner->starting)
+      runner->starting->deliver(fail(error));
     // A task whose device has failed is still there.
     if (ledger_.find_remains(id) == nullptr)
       end_offspring(id, "the task");
@@ -149,11 +147,8 @@ void BrokerCore::make_way(RequestId request) {
   // Reclaims leases that clients keep for their next task. Leases of the waiting request's own client and shape are not
   // reclaimed: they will serve the waiting tasks themselves.
   const auto waiting = task_requests_.find(request);
-  for (auto& [id, lease] : task_leases_) {
-    if (lease.reclaimed || (waiting != task_requests_.end() && waiting->second.key == lease.key))
-      continue;
-    reclaim(id, lease);
-  }
+  for (const auto id : kept_.others(waiting != task_requests_.end() ? waiting->second.key : std::string{}))
+    reclaim(id, task_leases_.at(id));
   take_turns();
 }
 
@@ -276,6 +271,7 @@ void BrokerCore::make_way_again() {
 void BrokerCore::reclaim(LeaseId id, TaskLease& lease) {
   if (std::exchange(lease.reclaimed, true))
     return;
+  kept_.remove(lease.owner, lease.key, id);
   v1::ReclaimLease message;
   message.set_lease(id.value());
   // A client that is away is asked again when it is back.

@@ -11,6 +11,13 @@
 namespace gpuactors {
 
 struct GroupRecord {
+  /// From now on it waits without a limit for what it loses, also at brokers that know no place of it: how long its
+  /// first one was waited for counts no more.
+  void was_placed() {
+    request.set_wait_for_nodes(true);
+    request.clear_queue_timeout_ms();
+  }
+
   std::string name;
   v1::SubmitGroup request;
   /// Who waits until it is placed; nobody once it is.

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 namespace gpuactors {
 
 namespace {
@@ -60,6 +62,7 @@ void BrokerCore::submit_group(const v1::SubmitGroup& message, const Caller& call
 }
 
 void BrokerCore::release_group(const v1::ReleaseGroup& message, const Caller& caller, DoneAnswer answer) {
+  answer = keeper_.when_kept(std::move(answer));
   const GroupId id{message.id()};
   const auto found = groups_.find(id);
   if (found == groups_.end()) {
@@ -92,6 +95,7 @@ void BrokerCore::end_group(GroupId id) {
   if (ending == groups_.end())
     return; // the group's time in the queue ended while another one was removed
   ending->second.ending = true;
+  ending_groups_.insert(id);
   // Refuses the requests that wait for the group, so that nothing starts in it any more ...
   const Error removed{Errc::cancelled, fmt::format("placement group {} was removed", id.value())};
   std::vector<RequestId> waiting;
@@ -126,28 +130,33 @@ void BrokerCore::end_group(GroupId id) {
   // A group of an earlier broker that is not in the ledger yet does not get there.
   if (stored_groups_.erase(id) > 0)
     return forget_group(id, removed);
-  // ... and releases the group once all its leases have ended and their memory is free.
-  bool empty = true;
-  for (const auto& lease : ledger_.leases()) {
-    if (lease.group != id)
-      continue;
-    empty = false;
-    if (task_leases_.count(lease.id) > 0) {
-      end_task_lease(lease.id);
-    } else if (auto* holder = actors_.holder_of(lease.id); holder != nullptr && holder->state != ActorState::stopping) {
+  // ... and releases the group once all its leases, and what borrows from them, have ended and their memory is free.
+  const auto inside = ledger_.held_in(id);
+  for (const auto lease : inside) {
+    if (task_leases_.count(lease) > 0) {
+      end_task_lease(lease);
+    } else if (auto* holder = actors_.holder_of(lease); holder != nullptr && holder->state != ActorState::stopping) {
       holder->state = ActorState::stopping;
       holder->end_reason = removed.message();
-      tell_agent_to_end(lease);
+      tell_agent_to_end(*ledger_.find_lease(lease));
     }
   }
-  if (empty)
+  if (inside.empty())
     apply(ledger_.release_group(id, world_.now()), "release_group");
+}
+
+void BrokerCore::look_at_ending_groups(const Lease& lease) {
+  if (ending_groups_.empty() || (!lease.group && !lease.parent))
+    return;
+  for (const auto id : std::set{ending_groups_})
+    end_group(id);
 }
 
 void BrokerCore::forget_group(GroupId id, const Error& error) {
   auto group = groups_.extract(id);
   if (group.empty())
     return;
+  ending_groups_.erase(id);
   submitted_groups_.erase({group.mapped().request.client(), group.mapped().request.client_request()});
   offspring_.remove(spawner_of(group.mapped().request.spawner()), id);
   keeper_.erase(StateSection::groups, id.value());
@@ -163,6 +172,7 @@ void BrokerCore::on_group(const Event& event) {
     return;
   switch (event.kind) {
   case Event::Kind::granted:
+    found->second.was_placed();
     if (auto asker = std::exchange(found->second.asker, std::nullopt))
       asker->deliver(info_of(event.group, found->second));
     keep(event.group);

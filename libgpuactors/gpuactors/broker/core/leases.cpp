@@ -87,9 +87,11 @@ void BrokerCore::cancel(const v1::CancelAcquire& message) {
 }
 
 void BrokerCore::withdraw(const v1::Withdraw& message, DoneAnswer answer) {
+  answer = keeper_.when_kept(std::move(answer));
   const ClientRequest key{message.client(), message.client_request()};
   if (give_up_heir(key))
     return answer.deliver({});
+  early_.give_up_spawn(key.first, key.second);
   auto* const actor = actors_.spawned_for(key);
   if (actor != nullptr && actor->shared)
     return answer.deliver({});
@@ -134,9 +136,7 @@ std::optional<TaskRequest> BrokerCore::take_task_request(RequestId id) {
 // -- leases ---------------------------------------------------------------------------------------
 
 void BrokerCore::start_runner(const Lease& lease, TaskRequest request) {
-  auto& held = task_leases_[lease.id];
-  held.client = request.client;
-  held.key = std::move(request.key);
+  auto& held = add_task_lease(lease, request.client, std::move(request.key));
   held.place = std::move(request.place);
   held.starting = std::move(request.answer);
   v1::StartRunner order;
@@ -148,6 +148,24 @@ void BrokerCore::start_runner(const Lease& lease, TaskRequest request) {
   order.set_task(std::move(request.task));
   if (const auto& agent = nodes_.at(lease.node).agent)
     world_.post(agent, std::move(order));
+}
+
+TaskLease& BrokerCore::add_task_lease(const Lease& lease, ClientId client, std::string key) {
+  auto& task = task_leases_[lease.id];
+  task.client = client;
+  task.key = std::move(key);
+  task.owner = lease.owner;
+  kept_.add(task.owner, task.key, lease.id);
+  return task;
+}
+
+std::optional<TaskLease> BrokerCore::take_task_lease(LeaseId id) {
+  auto found = task_leases_.extract(id);
+  if (found.empty())
+    return std::nullopt;
+  kept_.remove(found.mapped().owner, found.mapped().key, id);
+  unclaim(found.mapped().client, id);
+  return std::move(found.mapped());
 }
 
 void BrokerCore::lease_started(const v1::LeaseStarted& message, HolderContacts contacts) {
@@ -258,17 +276,15 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
   if (ledger_.find_lease(id) == nullptr)
     return lost_holder_ended(id, message.epoch()); // `on_lost` has done the rest
   forget_move(id);
-  const auto group = lease->group;
+  const auto ended = *lease;
   const auto code = error_in(message, Errc::lease_revoked).code();
-  auto runner = task_leases_.extract(id);
+  auto runner = take_task_lease(id);
   // Releases the lease before `actor_down`: requests that wait for it are served before an actor that restarts.
   apply(ledger_.release(id, message.epoch(), world_.now()), "release");
-  if (!runner.empty()) {
-    unclaim(runner.mapped().client, id);
+  if (runner)
     end_offspring(id, "the task");
-  }
-  if (!runner.empty() && runner.mapped().starting)
-    runner.mapped().starting->deliver(
+  if (runner && runner->starting)
+    runner->starting->deliver(
         fail(code, message.text().empty() ? "the lease ended before its runner had started" : message.text()));
   if (auto* actor = actors_.holder_of(id); actor != nullptr) {
     // A constructor that failed in the first life would fail again: the actor is not restarted. One that has lived
@@ -279,8 +295,7 @@ void BrokerCore::lease_ended(const v1::LeaseEnded& message) {
     actor_down(*actor, Error{message.error() != 0 ? code : Errc::actor_died, why_ended(*actor, message.text())},
                actor->state == ActorState::stopping ? LifeEnd::asked : LifeEnd::crash);
   }
-  if (const auto ending = groups_.find(group); ending != groups_.end() && ending->second.ending)
-    end_group(group);
+  look_at_ending_groups(ended);
 }
 
 } // namespace gpuactors

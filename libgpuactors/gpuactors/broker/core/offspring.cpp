@@ -41,6 +41,8 @@ void BrokerCore::end(const Offspring::Members& members, const std::string& who) 
 }
 
 void BrokerCore::task_ended(const Spawner& task) {
+  early_.give_up_spawns(
+      [&task](const v1::SpawnActor& message) { return spawner_of(message.spec().spawner()) == task; });
   // What it asked for and has not got yet: an actor whose name is still taken.
   for (auto& [id, record] : actors_)
     std::erase_if(record.until_name_free, [&task](NameWaiter& spawn) {

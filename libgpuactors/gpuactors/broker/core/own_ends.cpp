@@ -22,11 +22,24 @@ void BrokerCore::take_own_end(const v1::OwnEnd& own) {
   // Another node may be about to bring back an earlier life, or a later one.
   if (id.value() <= options_.last_id && !is_before_own_end(id, lease)) {
     own_ends_[id] = own.end();
-    if (own_ends_.size() > limits::buried_actors)
-      own_ends_.erase(own_ends_.begin());
+    forget_earliest_own_end();
   }
   if (const auto* known = actors_.find(id); known != nullptr && (known->state != ActorState::returning || !settling_))
     apply_own_end(id, own.end());
+}
+
+void BrokerCore::forget_earliest_own_end() {
+  if (own_ends_.size() <= limits::buried_actors)
+    return;
+  // Ids of leases grow, those of actors do not tell how long they have lived. Those in the table are still to be ended
+  // by it.
+  auto earliest = own_ends_.end();
+  for (auto it = own_ends_.begin(); it != own_ends_.end(); ++it)
+    if (actors_.find(it->first) == nullptr
+        && (earliest == own_ends_.end() || it->second.lease() < earliest->second.lease()))
+      earliest = it;
+  if (earliest != own_ends_.end())
+    own_ends_.erase(earliest);
 }
 
 void BrokerCore::apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_later) {

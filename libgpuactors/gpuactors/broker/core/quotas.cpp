@@ -97,16 +97,14 @@ Turns::OverQuotas BrokerCore::over_quotas() const {
 }
 
 void BrokerCore::make_room_for(const std::string& owner, const std::string& key) {
-  for (auto& [id, lease] : task_leases_) {
-    if (lease.reclaimed || (!key.empty() && lease.key == key))
-      continue;
+  for (const auto id : kept_.others_of(owner, key)) {
     const auto* held = ledger_.find_lease(id);
-    if (held == nullptr || held->owner != owner)
+    if (held == nullptr)
       continue;
     // What is drawn from a group counts as the group's, which keeps it, unless it shrinks.
     const auto group = groups_.find(held->group);
     if (!held->group || (group != groups_.end() && group->second.request.shrinks()))
-      reclaim(id, lease);
+      reclaim(id, task_leases_.at(id));
   }
 }
 

@@ -64,6 +64,7 @@ public:
   using Ledger::find_remains;
   using Ledger::for_each_held;
   using Ledger::for_each_pending;
+  using Ledger::held_in;
   using Ledger::is_pending;
   using Ledger::lease_of;
   using Ledger::leases;

@@ -1,6 +1,8 @@
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/broker/core/state_keeper.hpp>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <variant>
 
@@ -44,15 +46,26 @@ void StateKeeper::reserve_ids(std::uint64_t given) {
 void StateKeeper::bury(ActorId id) {
   if (!keeps() || !buried_.insert(id).second)
     return;
-  put(StateSection::ended, id.value(), {});
-  if (buried_.size() > limits::buried_actors)
-    erase(StateSection::ended, buried_.extract(buried_.begin()).value().value());
+  burials_.emplace(++last_burial_, id);
+  put(StateSection::ended, id.value(), std::to_string(last_burial_));
+  if (burials_.size() <= limits::buried_actors)
+    return;
+  const auto first = burials_.extract(burials_.begin()).mapped();
+  buried_.erase(first);
+  erase(StateSection::ended, first.value());
 }
 
 std::set<ActorId> StateKeeper::load_buried() {
   each_entry(StateSection::ended, [this](const StateEntry& entry) {
-    if (const auto* id = std::get_if<std::uint64_t>(&entry.key))
-      buried_.insert(ActorId{*id});
+    const auto* id = std::get_if<std::uint64_t>(&entry.key);
+    if (id == nullptr)
+      return;
+    // Earlier releases did not write it.
+    std::uint64_t number = 0;
+    std::from_chars(entry.value.data(), entry.value.data() + entry.value.size(), number);
+    buried_.insert(ActorId{*id});
+    burials_.emplace(number, ActorId{*id});
+    last_burial_ = std::max(last_burial_, number);
   });
   return buried_;
 }
@@ -62,10 +75,27 @@ void StateKeeper::commit_soon() {
     world_.wake(Duration::zero(), Wake::commit);
 }
 
+BrokerAnswer<void> StateKeeper::when_kept(BrokerAnswer<void> answer) {
+  if (!keeps())
+    return answer;
+  return BrokerAnswer<void>{
+      [this, kept = std::make_shared<BrokerAnswer<void>>(std::move(answer))](Result<void> result) {
+        if (result && is_due_)
+          held_back_.push_back(std::move(*kept));
+        else
+          kept->deliver(std::move(result));
+      }};
+}
+
 void StateKeeper::commit() {
   if (!std::exchange(is_due_, false))
     return;
   const auto done = feed_->commit();
+  for (auto& answer : std::exchange(held_back_, {}))
+    answer.deliver(done ? Result<void>{}
+                        : fail(Errc::unavailable,
+                               fmt::format("it is done, but a broker that starts again would not know of it: {}",
+                                           done.error().message())));
   const auto before = std::exchange(error_, done ? std::string{} : done.error().message());
   if (done)
     return;

@@ -10,10 +10,12 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace gpuactors {
 
@@ -58,6 +60,10 @@ public:
   /// Actors of which an earlier broker has recorded that. To be called before `bury`.
   [[nodiscard]] std::set<ActorId> load_buried();
 
+  /// An answer that promises what was put before it is delivered: it is held back until that is written, and is
+  /// `unavailable` if it cannot be.
+  [[nodiscard]] BrokerAnswer<void> when_kept(BrokerAnswer<void> answer);
+
   /// Writes what is still unwritten. To be called at `Wake::commit`, and last.
   void commit();
 
@@ -80,10 +86,14 @@ private:
   EventLog& log_;
   std::unique_ptr<StateFeed> feed_;
   bool is_due_ = false;
+  std::vector<BrokerAnswer<void>> held_back_;
   /// Why the last attempt to write failed; empty: it did not.
   std::string error_;
   std::uint64_t reserved_ids_ = 0;
   std::set<ActorId> buried_;
+  /// The same in their order, which says who is forgotten first: an actor that has lived for long has a low id.
+  std::multimap<std::uint64_t, ActorId> burials_;
+  std::uint64_t last_burial_ = 0;
 };
 
 } // namespace gpuactors

@@ -19,11 +19,14 @@ void BrokerCore::load() {
   keeper_.each<v1::StoredGroup>(StateSection::groups, [this](const StateKey&, const v1::StoredGroup& stored) {
     const GroupId id{stored.id()};
     stored_groups_[id] = stored;
-    groups_[id].name = stored.request().name();
-    groups_[id].request = stored.request();
+    auto& group = groups_[id];
+    group.name = stored.request().name();
+    group.request = stored.request();
+    if (stored.bundles_size() > 0)
+      group.was_placed();
     // Of those who administer the quota's owner is none, or another one.
     if (const auto& owner = stored.request().owner(); !owner.empty() && owner == stored.request().quota_owner())
-      groups_[id].place = rooms_.hold(owner, stored.ByteSizeLong());
+      group.place = rooms_.hold(owner, stored.ByteSizeLong());
     submitted_groups_[{stored.request().client(), stored.request().client_request()}] = id;
     offspring_.add(spawner_of(stored.request().spawner()), id);
   });
@@ -73,10 +76,13 @@ bool BrokerCore::awaits_nodes() const {
 
 void BrokerCore::restore_groups() {
   for (auto& [id, stored] : std::exchange(stored_groups_, {})) {
-    auto request = from_wire(stored.request());
-    if (!request || groups_.count(id) == 0)
+    const auto known = groups_.find(id);
+    if (known == groups_.end())
       continue;
-    request->name = groups_.at(id).name;
+    auto request = from_wire(known->second.request);
+    if (!request)
+      continue;
+    request->name = known->second.name;
     std::vector<BundleGrant> bundles;
     for (const auto& kept : stored.bundles()) {
       const auto node = nodes_.find(kept.node());
@@ -122,6 +128,10 @@ void BrokerCore::start_missing_actors() {
 }
 
 // -- to the file ----------------------------------------------------------------------------------
+
+void BrokerCore::answer_when_kept(DoneAnswer answer, Result<void> result) {
+  keeper_.when_kept(std::move(answer)).deliver(std::move(result));
+}
 
 void BrokerCore::keep(ActorRecord& record) {
   // Of one that nobody else would find, and that may not live again, a node is the only one to know. What has not lived

@@ -34,6 +34,8 @@ struct TaskRequest {
 struct TaskLease {
   std::uint64_t client = 0;
   std::string key;
+  /// In whose quota it counts, as in the ledger.
+  std::string owner;
   Rooms::Place place;
   /// The answer to the client, set while the lease's runner is being started.
   std::optional<BrokerAnswer<Grant>> starting;
