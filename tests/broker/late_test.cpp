@@ -141,6 +141,27 @@ TEST_CASE("an actor whose name was given to another one, when it was not waited 
   CHECK(has_name(scene, "svc") == other.actor());
 }
 
+TEST_CASE("of two actors of one name that nodes bring, the one that was given it last keeps it", "[broker][core]") {
+  const auto earlier = svc_of_before();
+  auto later = earlier;
+  later.set_actor(earlier.actor() + 1);
+  later.set_client_request(earlier.client_request() + 1);
+  later.mutable_lease()->set_id(earlier.lease().id() + 1);
+  later.mutable_lease()->set_request(earlier.lease().request() + 1);
+  later.mutable_lease()->set_node("n1");
+  Scene scene{after_it()};
+  scene.greet(1);
+  const bool is_first = GENERATE(true, false);
+  if (is_first)
+    scene.add_node("n1", 8, {begun(later)});
+  scene.add_node({begun(earlier)});
+  if (!is_first)
+    scene.add_node("n1", 8, {begun(later)});
+  CHECK(has_name(scene, "svc") == later.actor());
+  REQUIRE(scene.world.ends.size() == 1);
+  CHECK(scene.world.ends.back().lease() == earlier.lease().id());
+}
+
 // -- what the store knows --------------------------------------------------------------------------
 
 TEST_CASE("a broker that waits for nobody knows all the same what its store has", "[broker][core]") {

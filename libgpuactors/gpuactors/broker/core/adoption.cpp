@@ -123,9 +123,13 @@ ActorRecord* BrokerCore::namesake_of(const v1::StartActor& order) const {
 
 bool BrokerCore::has_lost_name(const v1::StartActor& order) const {
   const auto* other = namesake_of(order);
-  return other != nullptr && !settling_
-         && (other->state == ActorState::starting || other->state == ActorState::alive
-             || other->state == ActorState::stopping);
+  if (other == nullptr || other->id < ActorId{order.actor()})
+    return false;
+  // Of two that earlier brokers knew, the later one was given the name when the other one had ended.
+  return other->id.value() <= options_.last_id
+         || (!settling_
+             && (other->state == ActorState::starting || other->state == ActorState::alive
+                 || other->state == ActorState::stopping));
 }
 
 void BrokerCore::end_namesake(const v1::StartActor& order) {

@@ -179,9 +179,9 @@ private:
   [[nodiscard]] bool has_running_twin(const v1::HeldLease& held) const;
   /// Another actor that has the name of one that a node has brought back; null if there is none.
   [[nodiscard]] ActorRecord* namesake_of(const v1::StartActor& order) const;
-  /// Whether another one was given its name, when it could not be expected any more.
+  /// Whether another one was given its name, when it had ended or could not be expected any more.
   [[nodiscard]] bool has_lost_name(const v1::StartActor& order) const;
-  /// Of two actors of one name, the one that the broker before this one knew keeps it.
+  /// Ends the other one, for an actor that has not lost its name.
   void end_namesake(const v1::StartActor& order);
   /// Ends the actor's life that is known, or the request for one, for a later life that a node has brought.
   void replace_life(ActorRecord& record);
