@@ -38,11 +38,13 @@ public:
 
   void post(const ContactPtr& agent, v1::StartRunner order) override {
     cluster_.note("orders runner", order);
+    cluster_.note_lender(order.lease());
     send(agent, [order = std::move(order)](const Link& link) { link.on_runner(order); });
   }
 
   void post(const ContactPtr& agent, v1::StartActor order, Payload) override {
     cluster_.note("orders actor", order);
+    cluster_.note_lender(order.lease());
     send(agent, [order = std::move(order)](const Link& link) { link.on_actor(order); });
   }
 
@@ -261,14 +263,30 @@ void Cluster::check_life(const v1::HeldLease& held) {
   coverage_["state found again"] += actor.saved().empty() ? 0 : 1;
 }
 
+void Cluster::note_lender(const v1::Lease& lease) {
+  if (lease.parent() != 0)
+    lenders_[lease.id()] = lease.parent();
+}
+
+bool Cluster::borrows_from(std::uint64_t borrower, std::uint64_t lender) const {
+  for (auto it = lenders_.find(borrower); it != lenders_.end(); it = lenders_.find(it->second))
+    if (it->second == lender)
+      return true;
+  return false;
+}
+
+bool Cluster::has_lender(const Node& node, std::uint64_t borrower) const {
+  return std::any_of(node.held.begin(), node.held.end(),
+                     [&](const auto& held) { return borrows_from(borrower, held.first); });
+}
+
 void Cluster::check_room(const Node& node) {
   for (const auto& device : node.offer.devices()) {
     std::int64_t units = 0;
     std::uint64_t memory = 0;
     for (const auto& [id, held] : node.held)
       for (const auto& grant : held.lease().devices())
-        // What is borrowed counts as the lender's, until that one has ended.
-        if (grant.index() == device.index() && node.held.count(held.lease().parent()) == 0) {
+        if (grant.index() == device.index() && !has_lender(node, id)) {
           units += grant.share_units();
           memory += grant.memory_bytes();
         }
@@ -285,7 +303,7 @@ void Cluster::check_room(const Node& node) {
   for (const auto& [unit, leases] : by_unit)
     for (const auto* one : leases)
       for (const auto* other : leases)
-        if (one->id() < other->id() && other->parent() != one->id())
+        if (one->id() < other->id() && !borrows_from(other->id(), one->id()))
           violations_.push_back(fmt::format("leases {} and {} both have unit {}", one->id(), other->id(), unit));
 }
 

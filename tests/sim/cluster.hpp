@@ -158,6 +158,11 @@ private:
   /// Where a node's agent, its processes and its log are of different minds.
   static std::vector<std::string> disagreements_of(const Node& node);
   void check_room(const Node& node);
+  void note_lender(const gpuactors::v1::Lease& lease);
+  /// Whether a lease has its part from the other one, also by way of some that have ended.
+  [[nodiscard]] bool borrows_from(std::uint64_t borrower, std::uint64_t lender) const;
+  /// Whether what is borrowed counts as somebody's who is still there.
+  [[nodiscard]] bool has_lender(const Node& node, std::uint64_t borrower) const;
   /// What runs in a process is of a type that its program has.
   void check_type(const Process& process, const gpuactors::v1::HeldLease& held);
   /// The programs that it has from now on.
@@ -272,6 +277,8 @@ private:
   bool restarted_ = false;
   /// Ids of leases that holders were started under.
   std::set<std::uint64_t> seen_;
+  /// Of leases that borrow: from which.
+  std::map<std::uint64_t, std::uint64_t> lenders_;
   /// What owners held when it was looked at last, and the broker's last event then.
   std::map<std::string, std::int64_t> held_units_;
   std::uint64_t last_event_ = 0;
