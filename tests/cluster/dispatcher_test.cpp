@@ -335,3 +335,51 @@ TEST_CASE("tasks that a runner has not begun when it ends run elsewhere, and use
   REQUIRE(task->finished());
   CHECK(Future<Payload>{task}.get().has_value());
 }
+
+namespace {
+
+/// Says when memory is freed.
+template <class T>
+struct Noting {
+  using value_type = T;
+
+  explicit Noting(bool& is_freed) : freed(&is_freed) {
+    // nop
+  }
+
+  template <class Other>
+  explicit Noting(const Noting<Other>& other) : freed(other.freed) {
+    // nop
+  }
+
+  T* allocate(std::size_t count) {
+    return std::allocator<T>{}.allocate(count);
+  }
+
+  void deallocate(T* memory, std::size_t count) {
+    *freed = true;
+    std::allocator<T>{}.deallocate(memory, count);
+  }
+
+  friend bool operator==(const Noting&, const Noting&) = default;
+
+  bool* freed;
+};
+
+} // namespace
+
+TEST_CASE("a task that is refused leaves no timers behind", "[cluster]") {
+  using namespace std::chrono_literals;
+  Bed bed;
+  bool freed = false;
+  // Its memory is there as long as a timer knows of it.
+  using Task = detail::WorkState<Payload, detail::PendingTask>;
+  auto task = std::allocate_shared<Task>(Noting<Task>{freed});
+  task->call.method = "anything";
+  bed.dispatcher->submit(task, std::make_shared<const detail::TaskShape>(), 1h, 1h);
+  bed.answer(0, to_caf(Error{Errc::infeasible, "no node has so much"}));
+  REQUIRE(task->finished());
+  CHECK_FALSE(freed);
+  task.reset();
+  CHECK(freed);
+}

@@ -1,3 +1,5 @@
+#include <gpuactors/cluster/core/shape.hpp>
+
 #include <sim/dispatch.hpp>
 
 #include <algorithm>
@@ -112,6 +114,7 @@ bool Dispatch::submit_one() {
   job->number = static_cast<int>(jobs_.size());
   job->shape = static_cast<int>(below(shapes_.size()));
   job->retries_left = static_cast<int>(below(3)) - 1;
+  job->retry_errors = {Errc::task_failed};
   job->takes = job->shape % 2 == 1 && chance(20) ? gpuactors::Duration{60ms} : gpuactors::Duration{30us};
   jobs_.push_back(job);
   carry_out([&](Orders& orders) { core_.submit(job, shapes_[static_cast<std::size_t>(job->shape)], now_, orders); });
@@ -241,6 +244,15 @@ void Dispatch::carry_out(const std::function<void(Orders&)>& decide) {
 void Dispatch::admit(Orders& orders, Steps& steps) {
   for (std::size_t i = 0; i < orders.runs.size(); ++i)
     admit_run(Orders::Run{orders.runs[i]}, orders, steps);
+  for (const auto& wanted : orders.acquires)
+    known_shapes_[wanted.shape->asked->key] = wanted.shape;
+  check_idle();
+}
+
+void Dispatch::check_idle() {
+  for (const auto& [key, weak] : known_shapes_)
+    if (const auto shape = weak.lock(); shape != nullptr && shape->wanting() > 0 && !shape->idle.empty())
+      violated("a task waits while a lease of its shape is idle");
 }
 
 void Dispatch::admit_run(const Orders::Run& run, Orders& orders, Steps& steps) {
@@ -324,7 +336,12 @@ void Dispatch::reply(const std::shared_ptr<Job>& job) {
   job->open = {};
   carry_out([&](Orders& orders) { core_.answered(*job, false, now_, orders); });
   // Another thread may come between.
-  threads_.push_back({[this, job] { end(job); }});
+  if (options_.failures > 0 && !calm_ && chance(options_.failures)) {
+    saw("failed");
+    threads_.push_back({[this, job] { fail(job, Error{Errc::task_failed, "it has failed"}); }});
+  } else {
+    threads_.push_back({[this, job] { end(job); }});
+  }
 }
 
 void Dispatch::fail(const std::shared_ptr<Job>& job, const Error& error) {
@@ -334,7 +351,7 @@ void Dispatch::fail(const std::shared_ptr<Job>& job, const Error& error) {
   job->overdue = false;
   job->again = true;
   job->waits_again = true;
-  carry_out([&](Orders& orders) { core_.submit_again(job, orders); });
+  carry_out([&](Orders& orders) { core_.submit_again(job, now_, orders); });
 }
 
 void Dispatch::end(const std::shared_ptr<Job>& job) {

@@ -40,6 +40,7 @@ struct DispatchOptions {
   int refusals = 0;
   int lost_leases = 0;
   int full_ports = 0;
+  int failures = 0;
 };
 
 class Dispatch {
@@ -83,6 +84,7 @@ private:
   void reply(const std::shared_ptr<Job>& job);
   void fail(const std::shared_ptr<Job>& job, const gpuactors::Error& error);
   void end(const std::shared_ptr<Job>& job);
+  void check_idle();
   void withdraw(const std::shared_ptr<Job>& job);
 
   // The other side.
@@ -114,6 +116,8 @@ private:
   gpuactors::TimePoint now_{std::chrono::hours{1}};
   TaskCore core_;
   std::vector<std::shared_ptr<const gpuactors::detail::TaskShape>> shapes_;
+  /// The core's own, by their keys.
+  std::map<std::string, std::weak_ptr<TaskCore::Shape>> known_shapes_;
   std::vector<std::shared_ptr<Job>> jobs_;
   std::map<LeaseId, Worker> workers_;
   std::list<Steps> threads_;

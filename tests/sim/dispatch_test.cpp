@@ -68,6 +68,14 @@ TEST_CASE("every task has an end when requests are refused and leases end before
     CHECK(coverage[what] > seeds);
 }
 
+TEST_CASE("a task that failed and may run again does not wait while a lease of its shape is idle", "[simulation]") {
+  for (const bool remote : {true, false}) {
+    auto coverage = live_through({.remote = remote, .failures = 30});
+    CHECK(coverage["failed"] > seeds);
+  }
+  live_through({.max_calls = 3, .reclaims = 10, .failures = 30});
+}
+
 TEST_CASE("every task has an end when all of this comes together", "[simulation]") {
   for (const bool remote : {true, false})
     live_through({.remote = remote,
@@ -78,5 +86,6 @@ TEST_CASE("every task has an end when all of this comes together", "[simulation]
                   .overdue = 10,
                   .refusals = 5,
                   .lost_leases = 5,
-                  .full_ports = 2});
+                  .full_ports = 2,
+                  .failures = 10});
 }

@@ -134,6 +134,20 @@ TEST_CASE("a lease that nobody else wants is kept for the next task", "[simulati
   CHECK(client.run());
 }
 
+TEST_CASE("a task that is queued again runs under the idle lease of its shape, and asks for no other", "[simulation]") {
+  Client client;
+  const auto task = std::make_shared<Task>();
+  TaskCore::Orders first;
+  client.core.submit(task, client.shape, client.now, first);
+  client.grant(first.acquires.front(), first);
+  client.answer(*task, first);
+  TaskCore::Orders again;
+  client.core.submit_again(task, client.now, again);
+  REQUIRE(again.runs.size() == 1);
+  CHECK(again.runs[0].lease == LeaseId{1});
+  CHECK(again.acquires.empty());
+}
+
 TEST_CASE("a lease that others want is given back when it has no more tasks, and serves those that come at once",
           "[simulation]") {
   Client client;

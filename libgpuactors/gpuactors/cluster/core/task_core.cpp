@@ -31,10 +31,10 @@ bool TaskCore::use_retry(QueuedTask& task, const Error& error, bool streamed) {
   return true;
 }
 
-void TaskCore::submit_again(const Task& task, Orders& orders) {
+void TaskCore::submit_again(const Task& task, TimePoint now, Orders& orders) {
   const auto& shape = shape_of(task->shape_);
   enqueue(*shape, task, true);
-  balance(shape, orders);
+  use_idle(shape, now, orders);
 }
 
 std::optional<TaskCore::Attempt> TaskCore::withdraw(QueuedTask& task, Orders& orders) {

@@ -108,7 +108,7 @@ public:
   }
 
   /// Queues a task again whose attempt has failed, before all that wait.
-  void submit_again(const Task& task, Orders& orders);
+  void submit_again(const Task& task, TimePoint now, Orders& orders);
 
   /// The caller has given it up: it will not start any more. @returns the attempt that may be running.
   std::optional<Attempt> withdraw(QueuedTask& task, Orders& orders);

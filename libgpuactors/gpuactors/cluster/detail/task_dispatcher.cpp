@@ -146,7 +146,7 @@ bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error
   }
   if (task->queue_timeout_)
     start_timer(task, Timer::queue, *task->queue_timeout_, waited_too_long());
-  carry_out([&](Orders& orders) { core_.submit_again(task, orders); });
+  carry_out([&](Orders& orders) { core_.submit_again(task, now, orders); });
   return true;
 }
 
@@ -306,8 +306,11 @@ void TaskDispatcher::flush(Outbox& outbox) {
   for (auto& [task, error] : orders.failures) {
     const auto failed = std::static_pointer_cast<PendingTask>(std::move(task));
     // A full port would refuse a repeated task right here again.
-    if (error.code() == Errc::queue_full || !retry(failed, error))
+    if (error.code() == Errc::queue_full || !retry(failed, error)) {
+      // As in `retry`.
+      stop_timers(*failed);
       failed->finish(fail(error));
+    }
   }
   for (const auto when : orders.sweeps)
     schedule_sweep(when);
