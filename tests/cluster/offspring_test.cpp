@@ -48,12 +48,20 @@ Result<v1::ActorHandle> spawn_child(TaskContext& ctx, const Text& how) {
   return child.to_message();
 }
 
+/// Spawns an actor, and answers with what that answers.
+Future<Number> ask_child(TaskContext& ctx, const Text&) {
+  auto cluster = Cluster::from(ctx);
+  auto child = must(cluster.spawn("child"));
+  return child.call<Number>("restarts");
+}
+
 Cluster embed_family() {
   static const auto registry = [] {
     auto made = std::make_shared<TypeRegistry>();
     define_actor<Child>("child", *made).method("restarts", &Child::restarts);
     define_actor<Mother, Text>("mother", *made).method("finish", &Mother::finish);
     define_task("spawn_child", spawn_child, *made);
+    define_task("ask_child", ask_child, *made);
     return made;
   }();
   return embed(registry);
@@ -129,6 +137,13 @@ TEST_CASE("what a task has spawned ends with the task", "[cluster]") {
   const auto gone = cluster.find(child);
   REQUIRE_FALSE(gone);
   CHECK(gone.error().message().find("the task, which has spawned it, has ended") != std::string::npos);
+}
+
+TEST_CASE("what a task has spawned works for the answer that it has promised, and then ends", "[cluster]") {
+  auto cluster = embed_family();
+  for (int i = 0; i < 20; ++i)
+    CHECK(must(cluster.submit<Number>("ask_child", text("")).get()).value() == 0);
+  CHECK(eventually([&] { return alive(cluster).empty(); }));
 }
 
 TEST_CASE("what a task has spawned to be detached outlives it", "[cluster]") {

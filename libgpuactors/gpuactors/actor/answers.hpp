@@ -174,7 +174,7 @@ public:
   std::function<void(Result<Payload>)> add(caf::event_based_actor* host, CallId call, caf::response_promise promise,
                                            const Count& count) {
     const auto ticket = ++last_ticket_;
-    open_.emplace(ticket, Open{call, std::move(promise), caf::actor_cast<caf::actor_addr>(host), count});
+    open_.emplace(ticket, Open{call, std::move(promise), caf::actor_cast<caf::actor_addr>(host), count, {}});
     return [self = shared_from_this(), ticket,
             host = caf::actor_cast<caf::strong_actor_ptr>(host)](Result<Payload> result) {
       {
@@ -185,6 +185,19 @@ public:
       tick.set_id(ticket);
       caf_version::enqueue(host, nullptr, 0, std::move(tick));
     };
+  }
+
+  /// Returns the number of the answer that was added last. Host's thread.
+  [[nodiscard]] std::uint64_t last() const noexcept {
+    return last_ticket_;
+  }
+
+  /// Calls `function` before the answer of this number is given, or now if it was. Host's thread.
+  void when_answered(std::uint64_t ticket, std::function<void()> function) {
+    if (const auto found = open_.find(ticket); found != open_.end())
+      found->second.before = std::move(function);
+    else
+      function();
   }
 
   /// Answers with `promise`, which `host` has made. Host's thread.
@@ -207,9 +220,11 @@ public:
       auto found = open_.extract(ticket);
       if (found.empty())
         continue;
-      auto& [call, promise, host, count] = found.mapped();
+      auto& [call, promise, host, count, before] = found.mapped();
       control_->tell_if_dropped(call, result);
       count.answered(result);
+      if (before)
+        before();
       give(host, promise, std::move(result));
       // The call is settled only after its answer is sent: a call that is neither deferred nor answered could be taken
       // back.
@@ -227,6 +242,8 @@ public:
     deliver();
     for (auto& [ticket, open] : open_) {
       open.count.answered(&error);
+      if (open.before)
+        open.before();
       open.promise.deliver(to_caf(error));
       control_->settle(open.call);
     }
@@ -256,6 +273,8 @@ private:
     caf::response_promise promise;
     caf::actor_addr host;
     Count count;
+    /// What is to be done first; may be empty.
+    std::function<void()> before;
   };
 
   void answer(caf::response_promise& promise, const caf::strong_actor_ptr& host, Payload payload) {

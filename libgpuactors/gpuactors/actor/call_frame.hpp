@@ -67,6 +67,10 @@ public:
   /// cancelled before that; see `HolderControl::defer`.
   virtual std::function<void(Result<Payload>)> defer(std::function<void()> withdraw) = 0;
 
+  /// Calls `function` before the call gets its answer: at once, unless that was deferred. Holder's thread, once the
+  /// function that serves the call has returned.
+  virtual void when_answered(std::function<void()> function) const = 0;
+
   /// Keeps the stream of this call open after the call; see `ReplyStream::keep`.
   virtual Result<std::shared_ptr<detail::KeptStream>> keep() = 0;
 

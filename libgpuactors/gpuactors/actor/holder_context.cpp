@@ -85,8 +85,14 @@ std::shared_ptr<ClusterLink> HolderContext::cluster_link() const {
 HolderContext::~HolderContext() {
   if (!linked_)
     return;
-  if (const auto link = services_.cluster.lock())
-    link->task_ended(lease().id, run_);
+  try {
+    // What it has spawned may be at work for an answer that is still to come.
+    frame_->when_answered([cluster = services_.cluster, lease = lease().id, run = run_] {
+      if (const auto link = cluster.lock())
+        link->task_ended(lease, run);
+    });
+  } catch (const std::exception&) { // no memory for the function: what was spawned ends with the lease
+  }
 }
 
 } // namespace gpuactors

@@ -70,7 +70,7 @@ protected:
     // nop
   }
 
-  /// Reports to the cluster the end of a task that has used the link to it.
+  /// Sees to it that the cluster is told when a task has its answer that has used the link to it.
   ~HolderContext();
 
 private:

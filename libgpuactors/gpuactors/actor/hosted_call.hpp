@@ -59,8 +59,16 @@ public:
       };
     }
     auto reply = answers_.add(host_, id(), host_->make_response_promise(), count_);
+    deferred_ = answers_.last();
     control().defer(id(), std::move(withdraw), thread());
     return reply;
+  }
+
+  void when_answered(std::function<void()> function) const override {
+    if (deferred_ != 0)
+      answers_.when_answered(deferred_, std::move(function));
+    else
+      function();
   }
 
   Result<std::shared_ptr<KeptStream>> keep() override {
@@ -86,6 +94,8 @@ private:
   const Keeps keeps_;
   /// The message's sender, and the id of an answer to it: the message itself loses them with its first promise.
   const std::pair<caf::strong_actor_ptr, std::uint64_t> caller_;
+  /// Its number among the answers that are to come; 0 if it was not deferred.
+  std::uint64_t deferred_ = 0;
   std::shared_ptr<HostedStream> kept_;
 };
 

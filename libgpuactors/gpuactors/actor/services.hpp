@@ -22,7 +22,7 @@ class ClusterLink {
 public:
   virtual ~ClusterLink() = default;
 
-  /// A task that has used the link has ended: what it has spawned ends, unless it is detached.
+  /// A task that has used the link has ended, and has its answer: what it has spawned ends, unless it is detached.
   virtual void task_ended(LeaseId lease, std::uint64_t run) noexcept = 0;
 };
 
