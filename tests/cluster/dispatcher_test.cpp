@@ -2,6 +2,7 @@
 #include "fixtures.hpp"
 
 #include <gpuactors/cluster/detail/broker_link.hpp>
+#include <gpuactors/cluster/detail/message_reply.hpp>
 #include <gpuactors/cluster/detail/task_dispatcher.hpp>
 #include <gpuactors/cluster/pending.hpp>
 #include <gpuactors/wire/errors.hpp>
@@ -382,4 +383,74 @@ TEST_CASE("a task that is refused leaves no timers behind", "[cluster]") {
   CHECK_FALSE(freed);
   task.reset();
   CHECK(freed);
+}
+
+namespace {
+
+/// A broker that answers nothing but the hello, and writes down what comes behind it.
+class SilentBroker {
+public:
+  explicit SilentBroker(caf::actor_system& system)
+    : puppet_(system, [this](const auto& element, const auto& self) { hear(element, self); }) {
+    // nop
+  }
+
+  [[nodiscard]] const caf::strong_actor_ptr& actor() const noexcept {
+    return puppet_.actor();
+  }
+
+  std::vector<std::string> heard;
+
+private:
+  void hear(const caf::mailbox_element& element, const caf::strong_actor_ptr& self) {
+    const auto& content = element.content();
+    if (content.match_elements<v1::AcquireLease>())
+      heard.emplace_back("acquire " + std::to_string(content.get_as<v1::AcquireLease>(0).client_request()));
+    else if (content.match_elements<v1::CancelAcquire>())
+      heard.emplace_back("cancel " + std::to_string(content.get_as<v1::CancelAcquire>(0).client_request()));
+    else if (content.match_elements<v1::KillActor>())
+      heard.emplace_back(content.get_as<v1::KillActor>(0).again() ? "kill again" : "kill");
+    else
+      reply(element, self, v1::Done{});
+  }
+
+  Puppet puppet_;
+};
+
+using Heard = std::vector<std::string>;
+
+} // namespace
+
+TEST_CASE("a task that is given up while the broker is away is withdrawn when it is back", "[cluster]") {
+  auto cluster = embed();
+  RequestPort port{cluster.system(), [](MessageContent&) {}};
+  const auto link = std::make_shared<detail::BrokerLink>(port, [] { return v1::Hello{}; });
+  const auto dispatcher = std::make_shared<detail::TaskDispatcher>(port, link, nullptr, 1);
+  const auto task = std::make_shared<detail::WorkState<Payload, detail::PendingTask>>();
+  task->call.method = "anything";
+  dispatcher->submit(task, std::make_shared<const detail::TaskShape>(), {}, {});
+  dispatcher->cancel(*task, Error{Errc::cancelled, "the test withdrew it"});
+  CHECK(task->finished());
+  const SilentBroker broker{cluster.system()};
+  link->attach(broker.actor());
+  CHECK(broker.heard == Heard{"acquire 1", "cancel 1"});
+  dispatcher->close();
+  link->close();
+  port.close();
+}
+
+TEST_CASE("a request is said to come again only if the broker may have had it before", "[cluster]") {
+  auto cluster = embed();
+  RequestPort port{cluster.system(), [](MessageContent&) {}};
+  const auto link = std::make_shared<detail::BrokerLink>(port, [] { return v1::Hello{}; });
+  v1::KillActor message;
+  message.set_name("typo");
+  link->ask(std::make_shared<detail::DoneReply>(), never, message);
+  for (const auto* expected : {"kill", "kill again"}) {
+    const SilentBroker broker{cluster.system()};
+    link->attach(broker.actor());
+    CHECK(broker.heard == Heard{expected});
+  }
+  link->close();
+  port.close();
 }

@@ -151,11 +151,13 @@ void Cluster::kill(Client& client, std::uint64_t actor) {
   v1::KillActor message;
   message.set_id(actor);
   message.set_no_restart(calm_ || chance(60));
+  message.set_client(client.id);
   if (message.no_restart())
     killed_.insert(actor);
   note(fmt::format("client {} kills", client.id), message);
   begin(client, "kill", [this, &client, message](BrokerCore& core, const Asked& asked) mutable {
     message.set_again(asked.again);
+    message.set_client_request(asked.number);
     core.kill(message, {}, answer<void>(client, asked, [this, message](const Result<void>&) {
                 // Who asks again is told so, too, of one that is not known, and may be brought back later.
                 if (message.no_restart() && !message.again())

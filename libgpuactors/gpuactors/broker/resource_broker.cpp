@@ -185,9 +185,11 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
         return answer_client(by_grant, message,
                              [&](const Caller& from, auto to) { core.acquire(message, from, std::move(to)); });
       },
+      // Also where there is room for no more requests: this makes some.
       [this, &core](const v1::CancelAcquire& message) {
         if (core.speaks_for(message.client(), caller()))
           core.cancel(message);
+        return answer_of({});
       },
       [this, &core](const v1::ReleaseLease& message) { core.release(message, caller()); },
       [&core, answer_client](const v1::SpawnActor& message, const Payload& config) {
@@ -203,7 +205,11 @@ BrokerHandle::behavior_type ResourceBroker::make_behavior() {
         });
       },
       [&core, answer](const v1::KillActor& message) {
-        return answer(by_done, message, [&](const Caller& from, auto to) { core.kill(message, from, std::move(to)); });
+        return answer(by_done, message, [&](const Caller& from, auto to) {
+          if (message.client() != 0 && !core.speaks_for(message.client(), from))
+            return to.deliver(fail(not_theirs(message.client())));
+          core.kill(message, from, std::move(to));
+        });
       },
       [this, &core](const v1::GetState& message) {
         auto state = core.state(message);

@@ -333,6 +333,8 @@ Future<void> Cluster::kill_async(const ActorKey& actor, const KillOptions& optio
   message.set_no_restart(!options.restart);
   message.set_grace_ms(detail::to_limit_ms(options.grace));
   message.set_from_lease(parent_.value());
+  message.set_client(core_->client());
+  message.set_client_request(core_->next_request());
   const auto now = Clock::now();
   const auto until = options.timeout ? deadline_after(now, *options.timeout)
                                      : deadline_after(deadline_after(now, options.grace), limits::call_deadline);

@@ -39,6 +39,11 @@ FoundActor as_ended(const v1::ActorInfo& actor, Errc code, std::string reason) {
   return found;
 }
 
+/// The lease of its life; none: it has none now.
+LeaseId life_of(const ActorRecord& record) {
+  return LeaseId{record.lease ? record.lease->id() : 0};
+}
+
 Result<void> check_shown(const v1::ActorHandle& handle) {
   GPUACTORS_TRY(check_shown_name("the actor that is referred to", handle.name()));
   return check_shown_name("the type of the actor that is referred to", handle.type());
@@ -274,7 +279,14 @@ void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAn
   answer = keeper_.when_kept(std::move(answer));
   if (auto checked = check_names(message); !checked)
     return answer.deliver(std::move(checked));
-  auto* record = find_record({message.name_space(), message.name()}, message.id());
+  const ClientRequest key{message.client(), message.client_request()};
+  const auto* known = kills_.find(key);
+  auto* record =
+      known != nullptr ? actors_.find(known->actor) : find_record({message.name_space(), message.name()}, message.id());
+  // The client repeats a request whose answer was lost: its life has ended, and neither the next one nor the next actor
+  // of that name is to.
+  if (known != nullptr && (record == nullptr || life_of(*record) == LeaseId{} || life_of(*record) != known->lease))
+    return answer.deliver({});
   if (record == nullptr) {
     if (may_come_back(message.name(), message.id()))
       early_.keep(EarlyCalls::Kill{message, caller, std::move(answer)});
@@ -300,6 +312,7 @@ void BrokerCore::kill(const v1::KillActor& message, const Caller& caller, DoneAn
   // Whether there is a life to end is known when its node has come, or had its time.
   if (record->state == ActorState::returning && settling_ && !message.no_restart())
     return early_.keep(EarlyCalls::Kill{message, caller, std::move(answer)});
+  kills_.add(key, {record->id, life_of(*record)});
   // An actor between two lives is dead already: a kill that permits restarts only cuts its pause short.
   const bool has_begun = record->lives.restarts() > 0 || record->had_life;
   const bool between =

@@ -17,6 +17,7 @@
 #include <gpuactors/broker/core/kept_leases.hpp>
 #include <gpuactors/broker/core/node_record.hpp>
 #include <gpuactors/broker/core/offspring.hpp>
+#include <gpuactors/broker/core/recent_kills.hpp>
 #include <gpuactors/broker/core/recorded_ledger.hpp>
 #include <gpuactors/broker/core/reminders.hpp>
 #include <gpuactors/broker/core/rooms.hpp>
@@ -453,6 +454,7 @@ private:
   // Withdrawn requests of clients that are here, for nodes that bring back what was asked for: a bounded number of
   // each.
   std::set<ClientRequest> withdrawn_;
+  RecentKills kills_;
   // Actors of an earlier broker that have ended since: their nodes may not know.
   std::set<ActorId> forgotten_;
   // Actors of an earlier broker that have ended themselves, as their nodes tell: the latest such life of each.

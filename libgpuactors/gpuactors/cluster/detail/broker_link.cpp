@@ -127,15 +127,19 @@ void BrokerLink::track(const std::shared_ptr<PendingReply>& reply, TimePoint dea
     const auto ticket = port_.add(tracked, nullptr, deadline);
     if (ticket) {
       tracked->ticket = *ticket;
-      auto& kept = open_.emplace(*ticket, std::move(send)).first->second;
+      auto& kept = open_.emplace(*ticket, Open{std::move(send)}).first->second;
       if (handle_ != nullptr)
-        kept(*ticket, handle_, false);
+        this->send(*ticket, kept);
     } else {
       error = ticket.error();
     }
   }
   if (error)
     reply->on_error(std::move(*error));
+}
+
+void BrokerLink::send(RequestPort::Ticket ticket, Open& open) {
+  open.send(ticket, handle_, std::exchange(open.sent, true));
 }
 
 void BrokerLink::answered(const RequestPort::Ticket& ticket) {
@@ -171,7 +175,7 @@ void BrokerLink::changed(Result<caf::strong_actor_ptr> handle) {
     set_down(handle.error());
     // A broker of a release that this one does not understand does not get better with time.
     if (handle.error().code() == Errc::unsupported && given_up_ >= addresses_)
-      for (const auto& [ticket, send] : open_)
+      for (const auto& [ticket, open] : open_)
         hopeless.push_back(ticket);
   }
   for (const auto ticket : hopeless)
@@ -184,8 +188,8 @@ void BrokerLink::greeted(const caf::strong_actor_ptr& handle) {
     return;
   handle_ = handle;
   given_up_ = 0;
-  for (auto& [ticket, send] : open_)
-    send(ticket, handle_, true);
+  for (auto& [ticket, open] : open_)
+    send(ticket, open);
   wake_.notify_all();
 }
 

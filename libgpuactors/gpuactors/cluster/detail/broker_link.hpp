@@ -55,10 +55,19 @@ public:
 
 private:
   using Send = std::function<void(RequestPort::Ticket, const caf::strong_actor_ptr&, bool again)>;
+
+  struct Open {
+    Send send;
+    /// It has left, on this connection or an earlier one: the broker may know it.
+    bool sent = false;
+  };
+
   class Tracked;
   class HelloReply;
 
   void track(const std::shared_ptr<PendingReply>& reply, TimePoint deadline, Send send);
+  /// With the lock: sends an unanswered request.
+  void send(RequestPort::Ticket ticket, Open& open);
   /// @param ticket is read under the lock: the answer may come before the asking thread has set it.
   void answered(const RequestPort::Ticket& ticket);
   /// The broker of this process; null if the broker is elsewhere or the link is closed.
@@ -93,7 +102,7 @@ private:
   /// There is a connection; the broker may not have answered the hello yet.
   bool connected_ = false;
   // Unanswered requests by ticket, and thus in the order in which they were made.
-  std::map<RequestPort::Ticket, Send> open_;
+  std::map<RequestPort::Ticket, Open> open_;
 };
 
 } // namespace gpuactors::detail

@@ -1,6 +1,7 @@
 #include <gpuactors/base/control_groups.hpp>
 #include <gpuactors/base/limits.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/cluster/detail/message_reply.hpp>
 #include <gpuactors/cluster/detail/task_dispatcher.hpp>
 #include <gpuactors/wire/protobuf.hpp>
 
@@ -344,7 +345,8 @@ void TaskDispatcher::withdraw_request(std::uint64_t request) {
   v1::CancelAcquire message;
   message.set_client_request(request);
   message.set_client(client_);
-  broker_->tell(std::move(message));
+  // With an answer, so that it is repeated behind the request that it withdraws when the broker is back.
+  broker_->ask(std::make_shared<UnheardReply>(), never, std::move(message));
 }
 
 void TaskDispatcher::release(TaskCore::LeaseKey lease) {
