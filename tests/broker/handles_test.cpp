@@ -200,6 +200,9 @@ TEST_CASE("who waits for an actor's end is answered after its last life", "[brok
   CHECK(end_in(ask(scene, by_name)) == why);
   by_name.set_name("b");
   CHECK(error_of(ask(scene, by_name)).code() == Errc::not_found);
+  by_name.set_name("a");
+  by_name.set_only_who(true);
+  CHECK(end_in(ask(scene, by_name)) == why);
   // Waiting for an end makes nobody a user of the actor.
   const auto other = scene.spawn(nameless(1, 77));
   const auto withdrawn = wait_for_end(scene, handle_of(other));
@@ -293,4 +296,33 @@ TEST_CASE("who waits for an end at a broker that was restarted hears of it, if i
   CHECK_FALSE(back->has_value());
   kill(scene, order);
   CHECK(end_in(back) == Error{Errc::actor_died, "it was killed"});
+}
+
+TEST_CASE("who asks only whose a name is hears it at once, whatever the actor does, and is no user of it",
+          "[broker][core]") {
+  Scene scene;
+  scene.greet(1);
+  scene.add_node();
+  v1::FindActor message;
+  message.set_client(1);
+  message.set_name("a");
+  message.set_until_ended(true);
+  message.set_only_who(true);
+  CHECK(error_of(ask(scene, message)).code() == Errc::not_found);
+  auto wanted = Scene::actor_of(1, "a");
+  wanted.mutable_spec()->set_origin(77);
+  wanted.mutable_spec()->set_detached(false);
+  scene.ask(wanted);
+  const auto order = scene.world.starts.back();
+  const auto found = ask(scene, message);
+  REQUIRE(found->has_value());
+  CHECK(must(**found).info.id() == order.actor());
+  CHECK(must(**found).info.origin() == 77);
+  CHECK(must(**found).info.state() == "starting");
+  v1::Withdraw withdrawal;
+  withdrawal.set_client(1);
+  withdrawal.set_client_request(order.client_request());
+  scene.core.withdraw(withdrawal, BrokerAnswer<void>{[](const Result<void>&) {}});
+  scene.end(order);
+  CHECK(scene.core.state({}).actors_size() == 0);
 }

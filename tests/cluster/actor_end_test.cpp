@@ -6,7 +6,10 @@
 
 #include <support/catch.hpp>
 
+#include <wire/linked_process.hpp>
+
 #include <future>
+#include <mutex>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -123,6 +126,58 @@ TEST_CASE("the broker is asked once for each actor, however many wait, and howev
   core->shutdown();
   CHECK(code_of(kept.get(20s)) == Errc::unavailable);
   CHECK(code_of(other.get(20s)) == Errc::unavailable);
+}
+
+namespace {
+
+/// What a broker is asked about actors: their names, or their numbers and origins.
+struct Questions {
+  std::mutex mutex;
+  std::vector<std::string> asked;
+};
+
+/// A broker that knows the actor "m", which ends as soon as somebody waits for that.
+caf::behavior broker_of_m(caf::event_based_actor*, Questions* questions) {
+  using Found = caf::result<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>;
+  return {[](const v1::Hello&, const caf::strong_actor_ptr&) { return v1::Done{}; },
+          [questions](const v1::FindActor& message) -> Found {
+            {
+              const std::lock_guard lock{questions->mutex};
+              questions->asked.push_back(message.only_who() ? "who is " + message.name()
+                                                            : message.name() + std::to_string(message.id()) + " of "
+                                                                  + std::to_string(message.handle().origin()));
+            }
+            v1::ActorInfo info;
+            info.set_id(7);
+            info.set_origin(77);
+            info.set_name("m");
+            info.set_state(message.only_who() ? "alive" : "ended");
+            info.set_end_error(static_cast<std::uint32_t>(Errc::actor_died));
+            info.set_end_reason("it was killed");
+            return {std::move(info), caf::strong_actor_ptr{}, caf::strong_actor_ptr{}};
+          }};
+}
+
+} // namespace
+
+TEST_CASE("who waits for the end of an actor by its name waits for the one that has it now, whoever has it later",
+          "[cluster]") {
+  LinkedProcess serving;
+  Questions questions;
+  const auto broker = caf::actor_cast<caf::strong_actor_ptr>(serving.system().spawn(broker_of_m, &questions));
+  ConnectOptions options;
+  options.broker = "127.0.0.1:" + std::to_string(must(serving.links().publish(broker, {"127.0.0.1", 0})));
+  options.insecure = true;
+  const auto core = must(detail::ClusterCore::connect(options));
+  auto end = core->ends().await(*core, "m", nullptr);
+  CHECK(end_of(end) == Error{Errc::actor_died, "it was killed"});
+  CHECK(core->ends().open() == 0);
+  {
+    const std::lock_guard lock{questions.mutex};
+    CHECK(questions.asked == std::vector<std::string>{"who is m", "7 of 77"});
+  }
+  core->shutdown();
+  caf::anon_send_exit(broker, caf::exit_reason::kill);
 }
 
 TEST_CASE("the end of an actor is its last one: restarts are none", "[cluster]") {

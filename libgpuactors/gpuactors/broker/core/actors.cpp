@@ -179,6 +179,8 @@ void BrokerCore::find(const v1::FindActor& message, FindAnswer answer) {
   if (auto* record = find_record({message.name_space(), message.name()}, message.id())) {
     if (message.has_handle() && is_of_elsewhere(message.handle(), record->spec.origin()))
       return answer.deliver(fail(of_elsewhere(message.handle())));
+    if (message.only_who())
+      return answer.deliver(FoundActor{info_of(*record), {}});
     if (message.until_ended())
       return record->until_ended.add(std::move(answer), message.client(), until_after(message.limit_ms()),
                                      world_.now());

@@ -1,8 +1,8 @@
 #include <gpuactors/cluster/detail/actor_ends.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
+#include <gpuactors/wire/closed.hpp>
 
 #include <algorithm>
-#include <vector>
 
 namespace gpuactors::detail {
 
@@ -16,12 +16,16 @@ public:
 /// A request to the broker, and those who wait for its answer, as long as they do.
 class ActorEnds::Watch : public OwnReply {
 public:
-  Watch(std::weak_ptr<ActorEnds> ends, Key key) : ends_(std::move(ends)), key_(std::move(key)) {
+  Watch(std::weak_ptr<ActorEnds> ends, std::weak_ptr<ClusterCore> core, Key key, bool by_name)
+    : ends_(std::move(ends)), core_(std::move(core)), key_(std::move(key)), by_name_(by_name) {
     // nop
   }
 
   void on_reply(MessageContent& content) override {
     const auto& info = content.get_as<v1::ActorInfo>(0);
+    const auto ends = ends_.lock();
+    if (info.state() != "ended" && by_name_)
+      return ends != nullptr ? ends->follow(key_, info, core_) : void();
     if (info.state() != "ended")
       return on_error(Error{Errc::unsupported, "the broker is of a release that does not tell when actors end"});
     tell(ActorEnd{ActorId{info.id()}, info.name(), info.type(),
@@ -34,16 +38,16 @@ public:
 
   // With the lock of `ActorEnds`.
 
-  void add(const std::shared_ptr<Waiter>& waiter, const std::shared_ptr<ActorCell>& cell) {
+  void add(const Waiting& waiting) {
     constexpr std::size_t fewest = 16;
     if (waiting_.size() >= next_look_) {
       std::erase_if(waiting_, [](const auto& entry) { return entry.first.expired(); });
       next_look_ = std::max(fewest, 2 * waiting_.size());
     }
-    waiting_.emplace_back(waiter, cell);
+    waiting_.insert(waiting_.end(), waiting.begin(), waiting.end());
   }
 
-  [[nodiscard]] auto take() {
+  [[nodiscard]] Waiting take() {
     return std::exchange(waiting_, {});
   }
 
@@ -54,44 +58,61 @@ private:
   }
 
   const std::weak_ptr<ActorEnds> ends_;
+  const std::weak_ptr<ClusterCore> core_;
   const Key key_;
-  std::vector<std::pair<std::weak_ptr<Waiter>, std::weak_ptr<ActorCell>>> waiting_;
+  const bool by_name_;
+  Waiting waiting_;
   std::size_t next_look_ = 16;
 };
 
 Future<ActorEnd> ActorEnds::await(ClusterCore& core, const ActorKey& actor, const std::shared_ptr<ActorCell>& cell) {
+  const auto waiter = std::make_shared<Waiter>();
+  waiter->executor = core.executor();
+  add(core, actor, {{waiter, cell}});
+  return Future<ActorEnd>{waiter};
+}
+
+void ActorEnds::add(ClusterCore& core, const ActorKey& actor, const Waiting& waiting) {
   v1::FindActor question;
   actor.write_to(question);
   const Key key{question.id(), question.handle().origin(), question.name_space(), question.name()};
-  const auto waiter = std::make_shared<Waiter>();
-  waiter->executor = core.executor();
   std::shared_ptr<Watch> asks;
   {
     const std::lock_guard lock{mutex_};
     auto& watch = watches_[key];
     if (watch == nullptr)
-      asks = watch = std::make_shared<Watch>(weak_from_this(), key);
-    watch->add(waiter, cell);
+      asks = watch = std::make_shared<Watch>(weak_from_this(), core.weak_from_this(), key, actor.is_name());
+    watch->add(waiting);
   }
   // Without the lock: an error comes at once.
   if (asks != nullptr) {
     question.set_until_ended(true);
+    question.set_only_who(actor.is_name());
     core.ask_for_actor(asks, never, std::move(question));
   }
-  return Future<ActorEnd>{waiter};
+}
+
+void ActorEnds::follow(const Key& name, const v1::ActorInfo& actor, const std::weak_ptr<ClusterCore>& core) {
+  const auto kept = core.lock();
+  if (kept == nullptr)
+    return tell(name, fail(cluster_closed()));
+  v1::ActorHandle reference;
+  reference.set_id(actor.id());
+  reference.set_origin(actor.origin());
+  reference.set_name(actor.name());
+  reference.set_type(actor.type());
+  if (const auto waiting = take(name); !waiting.empty())
+    add(*kept, reference, waiting);
+}
+
+ActorEnds::Waiting ActorEnds::take(const Key& key) {
+  const std::lock_guard lock{mutex_};
+  const auto found = watches_.extract(key);
+  return found.empty() ? Waiting{} : found.mapped()->take();
 }
 
 void ActorEnds::tell(const Key& key, const Result<ActorEnd>& end) {
-  std::shared_ptr<Watch> watch;
-  {
-    const std::lock_guard lock{mutex_};
-    if (const auto found = watches_.extract(key); !found.empty())
-      watch = found.mapped();
-  }
-  if (watch == nullptr)
-    return;
-  // Nobody else has it any more.
-  for (const auto& [waiting, asked_by] : watch->take()) {
+  for (const auto& [waiting, asked_by] : take(key)) {
     if (const auto cell = asked_by.lock(); cell != nullptr && end) {
       const std::lock_guard lock{cell->mutex};
       cell->ended = Error{Errc::actor_died, end->reason.message()};
