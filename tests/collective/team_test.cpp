@@ -6,6 +6,7 @@
 #include <support/eventually.hpp>
 
 #include <atomic>
+#include <future>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -83,6 +84,20 @@ TEST_CASE("a team works, returns what each has reported last, and stays for the 
   CHECK(second[1] == Standing{6, first[1].value, 2, first[1].pid});
   for (std::size_t rank = 0; rank < 3; ++rank)
     CHECK(team.members()[rank].id() == members[rank].id());
+}
+
+TEST_CASE("a team that is to work in a callback is refused, since it would wait for that thread", "[collective]") {
+  auto cluster = embed_peers();
+  Team team{cluster, mate, mates(2, a_tenth)};
+  std::promise<Errc> refused;
+  std::promise<Future<std::vector<Vector>>> begun;
+  cluster.find_async("nobody").then([&](const Result<ActorRef>&) {
+    const auto here = team.run(exercise, requests({}));
+    refused.set_value(here ? Errc::none : here.error().code());
+    begun.set_value(team.run_async(exercise, requests({})));
+  });
+  CHECK(refused.get_future().get() == Errc::invalid_argument);
+  CHECK(standings_of(must(begun.get_future().get().get())).size() == 2);
 }
 
 TEST_CASE("a member that is lost is replaced, and the others go on with it from what all have reported",

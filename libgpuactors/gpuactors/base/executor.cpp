@@ -1,3 +1,4 @@
+#include <gpuactors/base/callback_thread.hpp>
 #include <gpuactors/base/executor.hpp>
 
 #include <condition_variable>
@@ -6,6 +7,16 @@
 #include <system_error>
 
 namespace gpuactors {
+
+namespace {
+
+thread_local bool runs_callbacks = false;
+
+} // namespace
+
+bool is_callback_thread() noexcept {
+  return runs_callbacks;
+}
 
 struct Executor::Queue {
   std::mutex mutex;
@@ -63,7 +74,10 @@ std::function<void()> Executor::post(std::function<void()> function) {
     queue_->functions.push_back(std::move(function));
     if (!queue_->started) {
       try {
-        thread_ = std::thread{[queue = queue_] { queue->run(); }};
+        thread_ = std::thread{[queue = queue_] {
+          runs_callbacks = true;
+          queue->run();
+        }};
         queue_->started = true;
       } catch (const std::system_error&) { // the machine has no thread left
         // What is queued runs when a later `post` or `stop` gets one. An exception here would end the thread that

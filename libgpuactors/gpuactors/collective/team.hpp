@@ -135,9 +135,9 @@ public:
   /// @param request makes the request of one member; returns an `In` or a `Result<In>`, whose error ends the work.
   /// @returns the error of a member, with its rank and name, after which there is no other attempt: an error of its
   ///          own, or any after `max_failures`; `cancelled` after `stop`; `invalid_argument` for options that belong to
-  ///          the team, for a team without members, and while the team works already; the errors of
-  ///          `Cluster::create_group` and `spawn`, also `no_capacity` for a replacement that waited for longer than its
-  ///          `queue_timeout`.
+  ///          the team, for a team without members, while the team works already, and on a thread of callbacks
+  ///          (`Future::then`), which the members need: call `run_async` there; the errors of `Cluster::create_group`
+  ///          and `spawn`, also `no_capacity` for a replacement that waited for longer than its `queue_timeout`.
   template <ProtobufMessage In, ProtobufMessage Report>
   Result<std::vector<Report>> run(const StreamMethod<In, Report>& method,
                                   std::type_identity_t<std::function<Result<In>(const TeamPart<Report>&)>> request,

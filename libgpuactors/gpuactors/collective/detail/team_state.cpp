@@ -1,4 +1,5 @@
 // TeamState: one attempt after the other, until one succeeds.
+#include <gpuactors/base/callback_thread.hpp>
 #include <gpuactors/collective/detail/team_state.hpp>
 
 #include <fmt/format.h>
@@ -76,6 +77,12 @@ void TeamState::close() {
 }
 
 Result<std::vector<Payload>> TeamState::run(const TeamWork& work) {
+  // The members' reports come by callbacks; in one process with them, so do the pieces of their collectives.
+  if (is_callback_thread())
+    return gpuactors::fail(
+        Errc::invalid_argument,
+        "Team::run was called in a callback, and would wait for ever, as its members need callbacks: "
+        "call Team::run_async there");
   GPUACTORS_TRY(begin());
   auto result = work_through(work);
   finish();
