@@ -5,6 +5,7 @@
 #include <gpuactors/broker/resource_broker.hpp>
 #include <gpuactors/cluster/detail/actor_cell.hpp>
 #include <gpuactors/cluster/detail/actor_ends.hpp>
+#include <gpuactors/cluster/detail/agent_watches.hpp>
 #include <gpuactors/cluster/detail/check_options.hpp>
 #include <gpuactors/cluster/detail/close_notice.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
@@ -69,7 +70,7 @@ std::string describe_process() {
 ClusterCore::ClusterCore()
   : executor_(std::make_shared<Executor>()), tensors_(std::make_shared<TensorStore>()),
     quotas_(std::make_shared<QuotaTable>()), holders_(std::make_shared<HolderTable>()),
-    ends_(std::make_shared<ActorEnds>()) {
+    ends_(std::make_shared<ActorEnds>()), agent_watches_(std::make_shared<AgentWatches>()) {
   // nop
 }
 

@@ -21,6 +21,7 @@
 namespace gpuactors::detail {
 
 class ActorEnds;
+class AgentWatches;
 
 /// The actor system with the client's parts: request port, callback thread, task dispatcher; in an embedded cluster
 /// also broker and agents, otherwise the connections to them.
@@ -126,6 +127,10 @@ public:
     return *ends_;
   }
 
+  [[nodiscard]] AgentWatches& agent_watches() noexcept {
+    return *agent_watches_;
+  }
+
   [[nodiscard]] const std::shared_ptr<TensorStore>& tensors() const noexcept {
     return tensors_;
   }
@@ -160,6 +165,7 @@ private:
   Duration spawn_notice_{};
   std::function<void(std::string_view)> notice_;
   std::shared_ptr<ActorEnds> ends_;
+  std::shared_ptr<AgentWatches> agent_watches_;
   std::unique_ptr<Config> config_;
   std::unique_ptr<caf::actor_system> system_;
   // How many detached actors the system itself has.

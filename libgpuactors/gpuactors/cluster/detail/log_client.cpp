@@ -261,8 +261,7 @@ Result<void> LogClient::connect(const Place& place) {
     return fail(agent.error().code(),
                 fmt::format("node {} cannot be reached: {}", place.node, agent.error().message()));
   agent_ = std::move(*agent);
-  lost_ = std::make_shared<std::atomic<bool>>(false);
-  core_.port().watch(agent_, gone(), [lost = lost_] { *lost = true; });
+  lost_ = core_.agent_watches().watch(core_.port(), agent_, gone());
   return {};
 }
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <gpuactors/cluster/actor_key.hpp>
+#include <gpuactors/cluster/detail/agent_watches.hpp>
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/logs.hpp>
 
-#include <atomic>
 #include <deque>
 #include <map>
 #include <optional>
@@ -97,7 +97,7 @@ private:
   bool done_ = false;
 
   caf::strong_actor_ptr agent_;
-  std::shared_ptr<std::atomic<bool>> lost_;
+  AgentWatches::Lost lost_;
   std::optional<TimePoint> failing_since_;
   /// The broker's `not_found` since then, if there was one.
   std::optional<Error> no_node_;
