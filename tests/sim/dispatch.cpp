@@ -284,6 +284,9 @@ void Dispatch::admit_run(const Orders::Run& run, Orders& orders, Steps& steps) {
       if (other->waits_again && !other->ended && other->shape == job->shape)
         violated("a task overtakes one that had its turn before");
   }
+  for (const auto& other : jobs_)
+    if (other->waits_again && !other->ended && other->shape == job->shape && other->number < job->number)
+      violated("a task overtakes an earlier one that is to run again");
   job->waits_again = false;
   if (job->open)
     violated("a task is at two attempts");

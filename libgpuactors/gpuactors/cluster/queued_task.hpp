@@ -36,6 +36,8 @@ private:
 
   std::shared_ptr<const TaskShape> shape_;
   State state_ = State::idle;
+  // In the order in which tasks were submitted.
+  std::uint64_t number_ = 0;
   // The caller has given it up: it must not start any more.
   bool withdrawn_ = false;
   // Its time in the queue was over while it was under way.

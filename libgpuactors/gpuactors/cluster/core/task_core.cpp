@@ -13,8 +13,9 @@ Error waited_too_long() {
 
 void TaskCore::submit(const Task& task, std::shared_ptr<const TaskShape> wanted, TimePoint now, Orders& orders) {
   task->shape_ = std::move(wanted);
+  task->number_ = ++last_task_;
   const auto& shape = shape_of(task->shape_);
-  enqueue(*shape, task, false);
+  enqueue(*shape, task);
   use_idle(shape, now, orders);
 }
 
@@ -33,7 +34,7 @@ bool TaskCore::use_retry(QueuedTask& task, const Error& error, bool streamed) {
 
 void TaskCore::submit_again(const Task& task, TimePoint now, Orders& orders) {
   const auto& shape = shape_of(task->shape_);
-  enqueue(*shape, task, true);
+  enqueue(*shape, task);
   use_idle(shape, now, orders);
 }
 
@@ -101,7 +102,7 @@ void TaskCore::taken_back(const Task& task, TimePoint now, Orders& orders) {
   if (task->waited_long_ && !task->finished())
     orders.failures.push_back({task, waited_too_long()});
   else if (!task->finished())
-    enqueue(*shape, task, true);
+    enqueue(*shape, task);
   if (slot.under_way.empty() && slot.reclaimed)
     give_back(id, orders);
   else if (slot.under_way.empty())

@@ -107,7 +107,7 @@ public:
     task.waited_long_ = false;
   }
 
-  /// Queues a task again whose attempt has failed, before all that wait.
+  /// Queues a task again whose attempt has failed, before all that were submitted later.
   void submit_again(const Task& task, TimePoint now, Orders& orders);
 
   /// The caller has given it up: it will not start any more. @returns the attempt that may be running.
@@ -221,8 +221,8 @@ private:
   };
 
   const ShapePtr& shape_of(const std::shared_ptr<const TaskShape>& wanted);
-  /// Queues a task unless it was withdrawn; `front` is for a task that has waited its turn before.
-  static void enqueue(Shape& shape, const Task& task, bool front);
+  /// Queues a task unless it was withdrawn, before all that were submitted later.
+  static void enqueue(Shape& shape, const Task& task);
   static Task pop_waiting(Shape& shape);
   /// Removes withdrawn tasks from the queue once there are many.
   static void compact(Shape& shape);
@@ -247,6 +247,7 @@ private:
   std::set<LeaseId> looked_up_;
   // Leases that were reclaimed after the grant, but before their holder was found.
   std::set<LeaseId> early_reclaims_;
+  std::uint64_t last_task_ = 0;
   std::uint64_t last_request_ = 0;
   // Requests that have not left yet, and whether they were withdrawn since.
   std::map<std::uint64_t, bool> unasked_;

@@ -34,14 +34,17 @@ void TaskCore::drop_if_unused(const Shape& shape) {
     shapes_.erase(found);
 }
 
-void TaskCore::enqueue(Shape& shape, const Task& task, bool front) {
+void TaskCore::enqueue(Shape& shape, const Task& task) {
   if (task->withdrawn_)
     return;
   task->state_ = QueuedTask::State::waiting;
-  if (front)
-    shape.waiting.push_front(task);
-  else
-    shape.waiting.push_back(task);
+  auto& waiting = shape.waiting;
+  if (waiting.empty() || waiting.back()->number_ < task->number_)
+    return waiting.push_back(task);
+  // Only those are before it that were queued again, too.
+  waiting.insert(
+      std::find_if(waiting.begin(), waiting.end(), [&](const Task& other) { return other->number_ > task->number_; }),
+      task);
 }
 
 TaskCore::Task TaskCore::pop_waiting(Shape& shape) {
@@ -122,7 +125,6 @@ std::size_t TaskCore::most_under_way(const Slot& slot) const {
 }
 
 void TaskCore::recall_waiting(Slot& slot, TimePoint now, Orders& orders) {
-  // Recalls the last task first, so that the tasks are queued again in their order.
   for (auto task = slot.under_way.rbegin(); task + 1 != slot.under_way.rend(); ++task)
     if ((*task)->sent_) // else the recall might overtake the task
       orders.recalls.push_back({slot.lease.id, (*task)->attempt_});
