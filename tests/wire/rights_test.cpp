@@ -344,6 +344,37 @@ TEST_CASE_METHOD(LinkFixture, "a client has CAF do nothing: it links, ends and r
   CHECK_FALSE(node.ask(*node.connect(address), v1::DrainNode{}));
 }
 
+TEST_CASE_METHOD(LinkFixture, "a client has CAF know of no other process than its own", "[wire][rights]") {
+  using caf::io::basp::message_type;
+  Member server{with(own(), notices)};
+  const auto address = server.serve(heard);
+  const auto files = issue("mallory", CertificateRole::client);
+  System hers{LinkOptions{}};
+  System invented{LinkOptions{}};
+  const auto greeted = [&] {
+    return Forgery{server.system()}.add(message_type::client_handshake, caf::io::basp::version, 0, 0,
+                                        hers.get().node());
+  };
+  const auto actor_of = [](System& system) {
+    return caf::actor_cast<caf::strong_actor_ptr>(
+        system.get().spawn([](caf::event_based_actor*) { return caf::behavior{[](int) {}}; }));
+  };
+  const auto to = server.server();
+  for (const auto& actor : {actor_of(invented), actor_of(hers)}) {
+    CHECK(greeted().add(to, caf::make_message(v1::Hello{}, actor, actor)).is_sent_away(address, files));
+    CHECK(greeted().add(to, caf::make_message(v1::GetState{}, actor)).is_sent_away(address, files));
+    caf::anon_send_exit(actor, caf::exit_reason::kill);
+  }
+  const auto third = actor_of(invented);
+  CHECK(greeted().add(to, caf::make_message(v1::Hello{}, third)).is_sent_away(address, files));
+  CHECK(greeted()
+            .add(to, caf::make_message(caf::ok_atom_v, std::string{"info"}, third, std::string{"spawner"}))
+            .is_sent_away(address, files));
+  caf::anon_send_exit(third, caf::exit_reason::kill);
+  CHECK(heard->all().empty());
+  CHECK_THAT(notices->all().front(), Contains("(mallory)") && Contains("no actors but its own"));
+}
+
 TEST_CASE_METHOD(LinkFixture, "nobody takes the name of another one's process", "[wire][rights]") {
   using caf::io::basp::message_type;
   constexpr std::uint8_t instead_of_the_other = 2;
@@ -487,7 +518,7 @@ TEST_CASE("clients may use a broker, and neither join it, nor follow it, nor end
 }
 
 TEST_CASE("what a message holds is known from the names of its types, of which none may be missing", "[wire][rights]") {
-  System system;
+  System system{LinkOptions{}};
   const auto payload_of = [&](const caf::message& content) {
     caf_version::Bytes bytes;
 #if GPUACTORS_CAF_017
@@ -496,8 +527,8 @@ TEST_CASE("what a message holds is known from the names of its types, of which n
     REQUIRE(caf_version::encode(system.get(), content, bytes));
     return bytes;
   };
-  const auto is_for_us = [](const caf_version::Bytes& bytes, std::size_t size) {
-    return detail::is_for_us(bytes.data(), size);
+  const auto is_for_us = [&](const caf_version::Bytes& bytes, std::size_t size) {
+    return detail::is_for_us(system.get(), system.get().node(), bytes.data(), size);
   };
   const auto call = payload_of(caf::make_message(std::string{"add"}, Payload{}));
   CHECK(is_for_us(call, call.size()));
@@ -510,6 +541,17 @@ TEST_CASE("what a message holds is known from the names of its types, of which n
   const auto end = names.find("strong_actor_ptr");
   for (std::size_t size = 0; end != std::string_view::npos && size < end + 16; ++size)
     CHECK_FALSE(is_for_us(hello, size));
+  // Its actor is one of the process at the other end.
+  System third{LinkOptions{}};
+  const auto own = caf::actor_cast<caf::strong_actor_ptr>(
+      system.get().spawn([](caf::event_based_actor*) { return caf::behavior{[](int) {}}; }));
+  const auto with_port = payload_of(caf::make_message(v1::Hello{}, own));
+  CHECK(is_for_us(with_port, with_port.size()));
+  CHECK_FALSE(detail::is_for_us(system.get(), third.get().node(), with_port.data(), with_port.size()));
+  const auto info = payload_of(caf::make_message(caf::ok_atom_v, std::string{"info"}, own, std::string{"spawner"}));
+  CHECK(is_for_us(info, info.size()));
+  CHECK_FALSE(detail::is_for_us(system.get(), third.get().node(), info.data(), info.size()));
+  caf::anon_send_exit(own, caf::exit_reason::kill);
   // The answer of CAF's own actors, of which no part may stand alone.
   const caf::strong_actor_ptr nobody;
   const auto atom = caf::ok_atom_v;

@@ -42,6 +42,11 @@ public:
     return text;
   }
 
+  /// What nobody has taken yet.
+  [[nodiscard]] std::string_view rest() const noexcept {
+    return rest_;
+  }
+
   [[nodiscard]] bool is_short() const noexcept {
     return is_short_;
   }

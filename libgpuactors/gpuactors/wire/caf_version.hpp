@@ -411,35 +411,39 @@ inline std::pair<caf::node_id, caf::node_id> ends_of(caf::actor_system& system, 
   return ends;
 }
 
-/// Returns whether a message for an actor goes through no other actors, and `accepts` returns true for the name of each
-/// of its types, as CAF calls them. Does not read the values in the payload.
+/// Returns the values of a message for an actor as they were written, if it goes through no other actors and `accepts`
+/// returns true for the name of each of its types, as CAF calls them. Does not read the values.
 template <class F>
-bool has_only_types(const void* payload, std::size_t size, F&& accepts) {
+std::optional<std::string_view> values_of(const void* payload, std::size_t size, F&& accepts) {
   ByteReader bytes{{static_cast<const char*>(payload), size}};
 #if GPUACTORS_CAF_017
   // The list of actors that it goes through must be empty; then 0, and all names in one text.
   constexpr std::string_view begin = "@<>";
   if (bytes.take_size() != 0 || bytes.take_number(2) != 0)
-    return false;
+    return std::nullopt;
   auto names = bytes.take_text(bytes.take_size());
   if (!names.starts_with(begin))
-    return false;
+    return std::nullopt;
   names.remove_prefix(begin.size());
   while (!names.empty()) {
     names.remove_prefix(1); // the "+" before it
     const auto name = names.substr(0, names.find('+'));
     if (!accepts(name))
-      return false;
+      return std::nullopt;
     names.remove_prefix(name.size());
   }
-  return true;
 #else
   for (auto left = bytes.take_size(); left > 0; --left)
     if (!accepts(caf::query_type_name(static_cast<caf::type_id_t>(bytes.take_number(2)))))
-      return false;
-  return !bytes.is_short();
+      return std::nullopt;
+  if (bytes.is_short())
+    return std::nullopt;
 #endif
+  return bytes.rest();
 }
+
+/// Bytes of an atom, as it is written.
+inline constexpr std::size_t atom_bytes = GPUACTORS_CAF_017 != 0 ? 8 : 0;
 
 // -- threads --------------------------------------------------------------------------------------
 

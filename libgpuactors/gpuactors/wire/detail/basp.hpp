@@ -40,6 +40,17 @@ inline void set_way(caf::io::abstract_broker* broker, const caf::node_id& peer,
     table.add_direct(*connection, peer);
 }
 
+/// Ends the actor that CAF has begun for a process that has come, to spawn others there, which nobody here does. CAF
+/// keeps it until it ends itself, for each process that was ever there.
+inline void end_spawn_server(caf::io::abstract_broker* broker, const caf::node_id& peer) {
+  auto& servers = static_cast<caf::io::basp_broker*>(broker)->spawn_servers;
+  const auto server = servers.find(peer);
+  if (server == servers.end())
+    return;
+  caf::anon_send_exit(server->second, caf::exit_reason::kill);
+  servers.erase(server);
+}
+
 /// What a message of CAF's protocol does, as far as it matters here.
 enum class LinkKind {
   handshake,

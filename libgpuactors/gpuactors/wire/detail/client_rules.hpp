@@ -41,32 +41,50 @@ inline std::string_view why_refused(const LinkHeader& header, bool has_met) {
   return "a client's messages have to come from itself, with a sender";
 }
 
-/// Whether a message for an actor holds nothing but messages of gpuactors, and what goes beside those. CAF's own types
-/// may hold others, and these in turn others, so deep that reading them takes all of a stack; and some are its orders.
-/// But CAF greets each process on its own, and the other one's CAF answers: an atom, a name, an actor and its name.
-inline bool is_for_us(const void* payload, std::size_t size) {
-  enum class Kind { ours, text, actor, atom, other };
+/// Whether a message for an actor holds nothing but messages of gpuactors, and texts beside those. CAF's own types may
+/// hold others, and these in turn others, so deep that reading them takes all of a stack; and some are its orders.
+///
+/// Two messages have an actor: the one with which a client says hello, and the answer of its CAF to ours, which greets
+/// each process on its own (an atom, a name, an actor and its name). It is one of the client's own process, or none:
+/// for each other process that CAF hears of in passing, it keeps an actor and a route.
+inline bool is_for_us(caf::actor_system& system, const caf::node_id& peer, const void* payload, std::size_t size) {
+  enum class Kind { hello, ours, text, actor, atom, other };
   const auto kind_of = [](std::string_view name) {
     if (name.starts_with("gpuactors::"))
-      return Kind::ours;
+      return name == "gpuactors::v1::Hello" ? Kind::hello : Kind::ours;
     if (name == "@str" || name == "std::string")
       return Kind::text;
     if (name == "@strong_actor_ptr" || name == "caf::strong_actor_ptr")
       return Kind::actor;
     return name == "@atom" || name == "caf::ok_atom" ? Kind::atom : Kind::other;
   };
+  constexpr std::array greeting = {Kind::hello, Kind::actor};
   constexpr std::array answer = {Kind::atom, Kind::text, Kind::actor, Kind::text};
-  bool is_ours = true;
+  bool is_plain = true;
+  bool is_greeting = true;
   bool is_answer = true;
   std::size_t count = 0;
-  const bool is_whole = caf_version::has_only_types(payload, size, [&](std::string_view name) {
+  const auto values = caf_version::values_of(payload, size, [&](std::string_view name) {
     const auto kind = kind_of(name);
-    is_ours = is_ours && kind != Kind::atom && kind != Kind::other;
+    is_plain = is_plain && (kind == Kind::hello || kind == Kind::ours || kind == Kind::text);
+    is_greeting = is_greeting && count < greeting.size() && kind == greeting.at(count);
     is_answer = is_answer && count < answer.size() && kind == answer.at(count);
     ++count;
-    return is_ours || is_answer;
+    return is_plain || is_greeting || is_answer;
   });
-  return is_whole && (is_ours || count == answer.size());
+  if (!values || is_plain)
+    return values.has_value();
+  if (count != (is_greeting ? greeting.size() : answer.size()))
+    return false;
+  // What is in front of the actor: a message or a text, and an atom before that.
+  ByteReader bytes{*values};
+  bytes.take_text(is_answer ? caf_version::atom_bytes : 0);
+  bytes.take_text(bytes.take_size());
+  bytes.take_text(sizeof(caf::actor_id));
+  if (bytes.is_short())
+    return false;
+  const auto node = caf_version::ends_of(system, false, bytes.rest().data(), bytes.rest().size()).first;
+  return !node || node == peer;
 }
 
 } // namespace gpuactors::detail

@@ -106,7 +106,11 @@ public:
     if (!is_payload && header_.is_to_name && !other_.caller().administers)
       readdress_to_nobody(rd_buf());
     const auto to_caf = [&] { return scribe::consume(runner, data, size); };
-    return is_payload && header_.kind == LinkKind::handshake ? meet(data, size, to_caf) : hear(to_caf);
+    const bool goes_on = is_payload && header_.kind == LinkKind::handshake ? meet(data, size, to_caf) : hear(to_caf);
+    // Behind a large message come heartbeats at least; several large ones, one after the other, share the memory.
+    if (!is_payload && header_.payload <= kept_link_buffer)
+      release_large(rd_buf());
+    return goes_on;
   }
 
   void ack_writes(bool enable) override {
@@ -209,12 +213,13 @@ private:
   bool examine_payload(const void* data, std::size_t size) {
     if (other_.caller().administers)
       return true;
+    auto& system = parent()->system();
     if (header_.kind == LinkKind::message)
-      return header_.is_to_name || is_for_us(data, size) || refuse("a client sends messages of gpuactors alone");
+      return header_.is_to_name || is_for_us(system, peer_, data, size)
+             || refuse("a client sends messages of gpuactors alone, and no actors but its own");
     if (!peer_)
       return true;
     // CAF itself repeats the handshake.
-    auto& system = parent()->system();
     const auto [from, to] = caf_version::ends_of(system, header_.kind == LinkKind::news, data, size);
     if (from == peer_ && (header_.kind == LinkKind::handshake || to == system.node()))
       return true;
@@ -315,6 +320,7 @@ private:
     const auto peer = detail::peer_of(parent(), hdl());
     if (!peer)
       return;
+    end_spawn_server(parent(), peer);
     // Whoever takes this process's own name would be taken for it.
     if (peer == parent()->system().node()) {
       ::shutdown(stream_.fd(), SHUT_RDWR);

@@ -8,11 +8,21 @@
 #include <caf/io/network/stream.hpp>
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <functional>
 #include <string_view>
 #include <utility>
 
 namespace gpuactors::detail {
+
+/// Largest buffer that a connection keeps when its messages have gone.
+inline constexpr std::size_t kept_link_buffer = 1U << 20;
+
+/// Gives the memory of a buffer back that a large message has needed. Its content is lost then.
+inline void release_large(caf_version::LinkBuffer& buffer) {
+  if (buffer.capacity() > kept_link_buffer)
+    caf_version::LinkBuffer{}.swap(buffer);
+}
 
 /// The read policy of CAF's stream: reads from the pipe, which never blocks.
 class ReadPolicy {
@@ -89,7 +99,7 @@ public:
       return write_now(manager);
     const auto kept = manager_; // a failure may release the last other reference
     const bool works = pipe_.keep(buffered());
-    wr_buf().clear();
+    clear_written();
     if (!works)
       break_off(kept);
   }
@@ -104,7 +114,7 @@ private:
   void write_now(const manager_ptr& manager) {
     const auto kept = manager; // a failure may release the last other reference
     const auto rest = pipe_.send_rest(buffered());
-    wr_buf().clear();
+    clear_written();
     switch (rest) {
     case transport::Pipe::Rest::some:
       if (manager_ == nullptr)
@@ -135,6 +145,11 @@ private:
   /// Returns the contents of CAF's write buffer.
   std::string_view buffered() {
     return {reinterpret_cast<const char*>(wr_buf().data()), wr_buf().size()};
+  }
+
+  void clear_written() {
+    wr_buf().clear();
+    release_large(wr_buf());
   }
 
   void stop_writing() {
