@@ -16,10 +16,13 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 namespace gpuactors::transport {
@@ -196,36 +199,56 @@ Stamps stamps_of(const CertificateFiles& files) {
 
 } // namespace
 
+/// The files are read by a thread of its own: whoever asks for their state, such as an event loop, does not wait for a
+/// file system that hangs.
 class TlsContext::Loaded {
 public:
   static Result<std::shared_ptr<Loaded>> make(const CertificateFiles& files, Notice notice) {
     auto made = std::make_shared<Loaded>();
     made->files_ = files;
     made->notice_ = std::move(notice);
-    const std::lock_guard lock{made->mutex_};
     GPUACTORS_TRY(made->load(stamps_of(files)));
     return made;
   }
 
-  /// Returns a session with the files as they are now; null on failure.
-  TlsSession session() {
-    std::unique_lock lock{mutex_};
-    const auto news = look();
-    // A session keeps its context alive.
-    TlsSession session{SSL_new(context_.get())};
-    tell(std::move(lock), news);
-    return session;
+  Loaded() = default;
+  Loaded(const Loaded&) = delete;
+  Loaded& operator=(const Loaded&) = delete;
+
+  ~Loaded() {
+    {
+      const std::lock_guard lock{asking_};
+      stopped_ = true;
+    }
+    changed_.notify_all();
+    if (reader_.joinable())
+      reader_.join();
   }
 
-  /// Returns the number of the state of the files that is in use. Looks at them if nobody has done so for a while.
+  /// Returns a session with the files as they are now, or as they were before if they cannot be read in time; null on
+  /// failure.
+  TlsSession session() {
+    // Longer than files take that are at hand, and shorter than a handshake may take.
+    constexpr std::chrono::seconds patience{1};
+    {
+      std::unique_lock lock{asking_};
+      const auto number = ask();
+      if (number > 0 && !hangs_ && !changed_.wait_for(lock, patience, [&] { return looked_ >= number; }))
+        hangs_ = true;
+    }
+    const std::lock_guard lock{mutex_};
+    // A session keeps its context alive.
+    return TlsSession{SSL_new(context_.get())};
+  }
+
+  /// Returns the number of the state of the files that is in use. Has them looked at if nobody has done so for a while.
   std::uint64_t state() {
     constexpr std::chrono::seconds pause{1};
     const auto now = Clock::now().time_since_epoch().count();
     auto due = next_look_.load(std::memory_order_relaxed);
     if (now >= due && next_look_.compare_exchange_strong(due, now + Duration{pause}.count())) {
-      std::unique_lock lock{mutex_};
-      const auto news = look();
-      tell(std::move(lock), news);
+      const std::lock_guard lock{asking_};
+      static_cast<void>(ask());
     }
     return state_;
   }
@@ -242,15 +265,49 @@ public:
   }
 
 private:
+  /// With the lock: has the files looked at. @returns the number of the look, or 0 if there is no thread for it.
+  std::uint64_t ask() {
+    try {
+      if (!reader_.joinable())
+        reader_ = std::thread{[this] { read(); }};
+    } catch (const std::system_error&) { // later, perhaps
+      return 0;
+    }
+    ++asked_;
+    changed_.notify_all();
+    return asked_;
+  }
+
+  /// The body of the thread.
+  void read() {
+    std::unique_lock lock{asking_};
+    for (;;) {
+      changed_.wait(lock, [this] { return stopped_ || looked_ < asked_; });
+      if (stopped_)
+        return;
+      const auto number = asked_;
+      lock.unlock();
+      if (const auto news = look(); notice_ && !news.empty())
+        notice_(news);
+      lock.lock();
+      looked_ = number;
+      hangs_ = false;
+      changed_.notify_all();
+    }
+  }
+
   Result<void> load(const Stamps& stamps) {
     GPUACTORS_LET(revocations, load_revocations(files_, revocations_));
     GPUACTORS_LET(context, load_context(files_, revocations));
-    context_ = std::move(context);
-    revocations_ = std::move(revocations);
+    const auto info = detail::describe(*SSL_CTX_get0_certificate(context.get()), files_.certificate);
     stamps_ = stamps;
-    ++state_;
-    const auto info = detail::describe(*SSL_CTX_get0_certificate(context_.get()), files_.certificate);
-    life_ = {info.valid_from, info.valid_until};
+    {
+      const std::lock_guard lock{mutex_};
+      context_.swap(context);
+      revocations_.swap(revocations);
+      life_ = {info.valid_from, info.valid_until};
+      ++state_;
+    }
     warn_at_ = warns_of(life_, limits::certificate_warning);
     return {};
   }
@@ -291,27 +348,33 @@ private:
                        files_.certificate.string(), to_string(life_.until));
   }
 
-  void tell(std::unique_lock<std::mutex> lock, const std::string& news) const {
-    lock.unlock();
-    if (notice_ && !news.empty())
-      notice_(news);
-  }
-
   CertificateFiles files_;
   Notice notice_;
   std::atomic<std::uint64_t> state_{0};
   std::atomic<Duration::rep> next_look_{0};
+
+  // What is in use. Only the thread changes it, and only what is guarded by `mutex_` is read by others.
   std::mutex mutex_;
+  Context context_;
+  RevocationLists revocations_;
+  CertificateLife life_{};
   // Stamps of the files in use, and of those tried last.
   Stamps stamps_{};
   Stamps tried_{};
   TimePoint try_again_{};
-  Context context_;
-  RevocationLists revocations_;
-  CertificateLife life_{};
   WallTime warn_at_ = WallTime::max();
   /// Why the files that were tried last cannot be used.
   std::string refused_;
+
+  // The number of the latest look that somebody has asked for, and of the latest that is done.
+  std::mutex asking_;
+  std::condition_variable changed_;
+  std::uint64_t asked_ = 0;
+  std::uint64_t looked_ = 0;
+  // Somebody has waited for it in vain: nobody else does.
+  bool hangs_ = false;
+  bool stopped_ = false;
+  std::thread reader_;
 };
 
 Result<TlsContext> TlsContext::load(const CertificateFiles& files, Notice notice) {

@@ -43,7 +43,8 @@ public:
   /// @returns `unavailable` if no memory is left.
   [[nodiscard]] Result<TlsSession> open(int socket, TlsPart part) const;
 
-  /// Returns the life of the certificate in use. Looks at the files, once a second at most.
+  /// Returns the life of the certificate in use. Has the files looked at, once a second at most, and does not wait for
+  /// that.
   [[nodiscard]] CertificateLife life() const;
 
 private:
@@ -70,8 +71,8 @@ public:
     return caller_;
   }
 
-  /// Returns whether the peer's certificate has been revoked. Looks at the files once a second at most, so it may be
-  /// called for each message.
+  /// Returns whether the peer's certificate has been revoked. Has the files looked at once a second at most, and does
+  /// not wait for that: it may be called for each message, and by an event loop.
   [[nodiscard]] bool is_revoked();
 
 private:
