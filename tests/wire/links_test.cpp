@@ -22,6 +22,7 @@
 
 #include <atomic>
 #include <future>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -162,6 +163,81 @@ TEST_CASE("a second connection of one process that speaks nonsense ends both, an
   // Its actors count as lost here: so does the other side's process, there.
   CHECK(first.is_sent_away());
   CHECK(eventually([&] { return !way(); }));
+}
+
+namespace {
+
+/// The actor that speaks CAF's protocol, for use in the event loop.
+caf::io::basp_broker& broker_of(LinkedProcess& process) {
+  const auto broker = caf_version::protocol_broker<caf::io::basp_broker>(process.system());
+  return *static_cast<caf::io::basp_broker*>(caf::actor_cast<caf::abstract_actor*>(broker));
+}
+
+/// What `look` returns when the event loop calls it.
+template <class Look>
+auto in_loop(LinkedProcess& process, Look look) {
+  std::promise<decltype(look())> seen;
+  static_cast<caf::io::network::default_multiplexer&>(process.system().middleman().backend()).post([&] {
+    seen.set_value(look());
+  });
+  return seen.get_future().get();
+}
+
+/// Bytes that the buffers of all connections of `process` take.
+std::size_t buffered_bytes(LinkedProcess& process) {
+  struct Open : caf::io::broker {
+    static auto connections_of(caf::io::abstract_broker& broker) {
+      constexpr auto of_connections =
+          static_cast<scribe_map& (caf::io::abstract_broker::*)(caf::io::connection_handle)>(&Open::get_map);
+      return (broker.*of_connections)(caf::io::connection_handle{});
+    }
+  };
+  return in_loop(process, [&process] {
+    std::size_t bytes = 0;
+    for (const auto& [handle, scribe] : Open::connections_of(broker_of(process)))
+      bytes += scribe->rd_buf().capacity() + scribe->wr_buf().capacity();
+    return bytes;
+  });
+}
+
+} // namespace
+
+TEST_CASE("processes that have come and gone leave no actor of CAF's behind", "[wire]") {
+  LinkedProcess process;
+  constexpr int others = 5;
+  for (int i = 0; i < others; ++i) {
+    LinkedProcess other;
+    const bool dials = i % 2 == 0;
+    CHECK((dials ? process.ask(process.connect(other)) : other.ask(other.connect(process))));
+    CHECK(in_loop(other, [&] { return broker_of(other).spawn_servers.empty(); }));
+  }
+  CHECK(in_loop(process, [&] { return broker_of(process).spawn_servers.empty(); }));
+}
+
+TEST_CASE("a connection gives back the memory of a large message when that has gone", "[wire]") {
+  LinkOptions options;
+  options.heartbeat = 50ms;
+  LinkedProcess from{options};
+  LinkedProcess to{options};
+  const auto handle = from.connect(to);
+  constexpr std::size_t large = std::size_t{16} << 20;
+  // By CAF's own way, for which a buffer is filled here, too.
+  v1::Tick tick;
+  tick.GetReflection()->MutableUnknownFields(&tick)->AddLengthDelimited(1'000, std::string(large, 'x'));
+  const auto asker = std::make_shared<Asker>();
+  if (const auto ticket = from.port().add(asker, handle, deadline_after(Clock::now(), 20s)))
+    caf_version::enqueue(handle, from.port().handle(), *ticket, tick);
+  CHECK(asker->wait());
+  CHECK(eventually([&] { return buffered_bytes(from) < large / 4 && buffered_bytes(to) < large / 4; }));
+}
+
+TEST_CASE("one more process is connected although many others have come and say nothing", "[wire]") {
+  LinkedProcess process;
+  LinkedProcess other;
+  std::list<RawPeer> silent;
+  for (std::size_t i = 0; i < limits::bulk_strangers; ++i)
+    silent.emplace_back(other.address());
+  CHECK(process.ask(process.connect(other)));
 }
 
 TEST_CASE("a process ends although another one takes none of its last bytes", "[wire]") {

@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 
 #include <random>
+#include <thread>
+#include <vector>
 
 using namespace gpuactors;
 using namespace gpuactors::test;
@@ -93,8 +95,9 @@ TEST_CASE_METHOD(TransportFixture, "TLS to a plain port and plain bytes to a TLS
   to_secure.tls = false;
   auto to_plain = plain->address();
   to_plain.tls = true;
-  CHECK_FALSE(client(Way::tcp)->fetch(to_secure, 1, 1, never).has_value());
-  CHECK_FALSE(client(Way::tls)->fetch(to_plain, 1, 1, never).has_value());
+  const auto soon = Clock::now() + milliseconds{1'000};
+  CHECK_FALSE(client(Way::tcp)->fetch(to_secure, 1, 1, soon).has_value());
+  CHECK_FALSE(client(Way::tls)->fetch(to_plain, 1, 1, soon).has_value());
   CHECK(eventually([&] { return secure->connections() + plain->connections() == 0; }));
 }
 
@@ -185,6 +188,39 @@ TEST_CASE_METHOD(TransportFixture, "strangers who say nothing make room for thos
   CHECK(client(Way::tls)->fetch(serves->address(), 1, 10, never).has_value());
   CHECK(Clock::now() - begun < limits::bulk_handshake);
   CHECK(ends(strangers.front())); // the oldest
+}
+
+TEST_CASE_METHOD(TransportFixture, "who is sent away before there is an answer asks again", "[transport]") {
+  const auto stop = std::move(*Signal::make());
+  for (const auto way : {Way::tcp, Way::tls}) {
+    auto listener = must(transport::listen_tcp({"127.0.0.1", 0}));
+    BulkAddress address;
+    address.server = 1;
+    address.endpoint = {"127.0.0.1", listener.port};
+    address.tls = way == Way::tls;
+    const auto accepted = [&] {
+      REQUIRE(transport::wait_for(listener.socket.get(), 1, stop, never).has_value());
+      return Channel{must(transport::accept_next(listener.socket.get())), stop};
+    };
+    const auto fetches = client(way);
+    auto outcome = Result<SharedRegion>{SharedRegion{}};
+    std::thread thread{[&] { outcome = fetches->fetch(address, 1, 10, never); }};
+    accepted().interrupt();
+    auto channel = accepted();
+    transport::Frame frame;
+    if (address.tls)
+      must(channel.secure(must(transport::TlsContext::load(certificates())), transport::TlsPart::accepts, never));
+    must(channel.read_frame(frame, never));
+    const std::vector<std::byte> bytes(10, std::byte{1});
+    must(channel.write_frame(encode(transport::Answer{transport::Status::streamed, 1, bytes.size()}), never));
+    must(channel.write_all(bytes.data(), bytes.size(), Duration::max(), never));
+    thread.join();
+    CHECK(is_filled(must(std::move(outcome)), 10));
+    // Until nobody is there any more.
+    listener.socket.reset();
+    channel.interrupt();
+    why_not(fetches->fetch(address, 1, 10, never), Errc::worker_died);
+  }
 }
 
 TEST_CASE_METHOD(TransportFixture, "a server needs certificates that can be used and an address that others can reach",

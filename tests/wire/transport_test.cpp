@@ -130,6 +130,33 @@ TEST_CASE_METHOD(TransportFixture, "more clients than a server has room for take
   CHECK(clients.front()->fetch(serves->address(), 1, 10, never).has_value());
 }
 
+TEST_CASE_METHOD(TransportFixture,
+                 "a client waits for a place at a server that has none, as long as its deadline allows",
+                 "[transport]") {
+  constexpr std::chrono::milliseconds soon{200};
+  constexpr std::chrono::milliseconds late{60'000};
+  constexpr std::chrono::milliseconds patient{2'000};
+  const auto stop = std::move(*transport::Signal::make());
+  const auto serves = server(Way::tcp, {soon, late, late});
+  const auto fetches = client(Way::tcp, {patient, patient, late});
+  constexpr std::size_t bytes = 64 * mib; // more than the sockets hold
+  REQUIRE(serves->add(1, std::move(*pool->make(bytes, RegionReaders::process)).seal()).has_value());
+  REQUIRE(serves->add(2, filled(10)).has_value());
+  std::vector<transport::Channel> readers;
+  for (std::size_t i = 0; i < limits::bulk_connections; ++i) {
+    auto& reader =
+        readers.emplace_back(std::move(*transport::connect_tcp(serves->address().endpoint, stop, never)), stop);
+    REQUIRE(reader.write_frame(encode(transport::Request{serves->address().server, 1, bytes, false}), never));
+    transport::Frame frame;
+    REQUIRE(reader.read_frame(frame, never));
+  }
+  // Longer than it would wait for one that stands still.
+  const auto outcome = fetches->fetch(serves->address(), 2, 10, Clock::now() + 2 * patient);
+  CHECK_THAT(why_not(outcome, Errc::deadline_exceeded), Catch::Matchers::Contains("has no place"));
+  readers.pop_back();
+  CHECK(fetches->fetch(serves->address(), 2, 10, never).has_value());
+}
+
 TEST_CASE_METHOD(TransportFixture, "a thousand fetches leave no descriptor and no memory behind", "[transport]") {
   for (const auto way : all_ways) {
     const auto before = open_descriptors();

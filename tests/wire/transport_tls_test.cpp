@@ -2,21 +2,26 @@
 #include "certificate_fixture.hpp"
 
 #include <gpuactors/wire/detail/loaded.hpp>
+#include <gpuactors/wire/transport.hpp>
 #include <gpuactors/wire/transport/tls.hpp>
 
 #include <support/catch.hpp>
+#include <support/eventually.hpp>
 #include <support/results.hpp>
 
+#include <fcntl.h>
 #include <openssl/x509v3.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -190,6 +195,57 @@ TEST_CASE_METHOD(CertificateFixture, "who is revoked is refused by all that have
   CHECK(seen(*server, *alice).empty());
   CHECK(her.is_revoked());
   CHECK_FALSE(seen(*server, *bob).empty());
+}
+
+TEST_CASE_METHOD(CertificateFixture, "nothing more is fetched from who is revoked, over kept connections either",
+                 "[transport]") {
+  now = std::chrono::system_clock::now();
+  REQUIRE(certs().init(10).has_value());
+  BulkServerOptions serving;
+  serving.local = false;
+  serving.listening.host = "127.0.0.1";
+  serving.certificates = must(certs().issue({"owner", {}, {}}, folder / "owner"));
+  const auto server = must(BulkServer::start(serving));
+  const auto pool = RegionPool::create();
+  REQUIRE(server->add(1, must(pool->make(10, RegionReaders::process)).seal()).has_value());
+  BulkClientOptions fetching;
+  fetching.certificates = must(certs().check());
+  const auto client = must(BulkClient::create(fetching));
+  REQUIRE(client->fetch(server->address(), 1, 10, never).has_value());
+  REQUIRE(client->idle_connections() == 1);
+  REQUIRE(certs().revoke("owner").has_value());
+  // The list is looked at once a second.
+  auto outcome = Result<SharedRegion>{SharedRegion{}};
+  CHECK(eventually([&] { return !(outcome = client->fetch(server->address(), 1, 10, never)); }));
+  CHECK(outcome.error().code() == Errc::unavailable);
+  CHECK(client->idle_connections() == 0);
+}
+
+TEST_CASE_METHOD(CertificateFixture, "nobody waits for certificates on a file system that hangs", "[transport]") {
+  now = std::chrono::system_clock::now();
+  REQUIRE(certs().init(10).has_value());
+  auto files = must(certs().check());
+  files.revoked.clear();
+  const auto context = must(TlsContext::load(files));
+  TlsPeer met;
+  REQUIRE_FALSE(seen(context, context, TlsPart::connects_to_node, &met).empty());
+  // Who opens it waits until somebody writes.
+  std::filesystem::rename(files.authority, folder / "away");
+  REQUIRE(::mkfifo(files.authority.c_str(), 0600) == 0);
+  std::promise<std::string> shaken;
+  std::promise<bool> looked;
+  std::thread others{[&] {
+    shaken.set_value(seen(context, context));
+    looked.set_value(met.is_revoked() || context.life().until <= now);
+  }};
+  auto result = looked.get_future();
+  CHECK(result.wait_for(std::chrono::seconds{20}) == std::future_status::ready);
+  const int writer = ::open(files.authority.c_str(), O_WRONLY | O_CLOEXEC);
+  std::filesystem::rename(folder / "away", files.authority);
+  ::close(writer);
+  others.join();
+  CHECK_FALSE(result.get());
+  CHECK_FALSE(shaken.get_future().get().empty());
 }
 
 TEST_CASE_METHOD(CertificateFixture, "processes with certificates of two authorities agree while both are trusted",

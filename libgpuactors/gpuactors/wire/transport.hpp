@@ -172,7 +172,8 @@ public:
   ///        empty.
   /// @returns `not_found` if the server has no region under this id (any more), `worker_died` if the process that
   ///          served it has ended, before or during the transfer, `actor_died` if only the part of that process that
-  ///          owned the memory has ended, `unavailable` if the server cannot be reached, stalls or refuses,
+  ///          owned the memory has ended, `unavailable` if the server cannot be reached, stalls, refuses, or has no
+  ///          place for another connection for a minute,
   ///          `deadline_exceeded`, `invalid_argument` if the region has another size or the two sides disagree about
   ///          TLS, `out_of_memory`, `cancelled` if the client is closed. Error texts say how many bytes had arrived.
   [[nodiscard]] Result<SharedRegion> fetch(const BulkAddress& address, std::uint64_t id, std::uint64_t bytes,

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <random>
 
 namespace gpuactors::detail {
 
@@ -17,6 +18,9 @@ constexpr std::chrono::seconds refusals_counted_for{10};
 constexpr std::size_t refusals_said_most = 5;
 /// Whoever takes connections in plaintext says at once what it speaks.
 constexpr std::chrono::seconds greeting_patience{1};
+/// Between attempts to connect to a port that ends connections without a word.
+constexpr Duration first_pause = std::chrono::milliseconds{50};
+constexpr Duration longest_pause = std::chrono::milliseconds{500};
 /// First bytes: of CAF's protocol, with which connections began before there were greetings, and of TLS.
 constexpr char caf_of_acceptor = 0;
 constexpr char caf_of_dialler = 1;
@@ -137,6 +141,21 @@ void LinkGate::await_meetings() {
 }
 
 Result<LinkSession> LinkGate::dial(const Endpoint& to, TimePoint until) {
+  for (auto longest = first_pause;; longest = std::min(2 * longest, longest_pause)) {
+    auto session = dial_once(to, until);
+    if (session || session.error().code() != Errc::worker_died)
+      return session;
+    // Those who were sent away together do not come back together.
+    thread_local std::minstd_rand random{std::random_device{}()};
+    std::uniform_int_distribution<Duration::rep> pause{longest.count() / 2, longest.count()};
+    const auto again = deadline_after(Clock::now(), Duration{pause(random)});
+    const auto waited = transport::wait_for(-1, 0, stop_, std::min(again, until));
+    if (again >= until || waited.error().code() == Errc::cancelled)
+      return fail(Errc::unavailable, session.error().message());
+  }
+}
+
+Result<LinkSession> LinkGate::dial_once(const Endpoint& to, TimePoint until) {
   auto socket = transport::connect_tcp(to, stop_, until);
   if (!socket && socket.error().code() == Errc::worker_died)
     return fail(Errc::unavailable, fmt::format("nobody listens at {}", to_string(to)));
@@ -160,7 +179,7 @@ Result<void> LinkGate::secure(transport::Channel& channel, const Endpoint& to, T
   if (!secured && secured.error().code() == Errc::deadline_exceeded)
     return fail(Errc::unavailable, fmt::format("{} took the connection but did not answer in time", to_string(to)));
   if (!secured && secured.error().code() == Errc::worker_died)
-    return fail(Errc::unavailable, fmt::format("{} ended the connection during the handshake", to_string(to)));
+    return fail(Errc::worker_died, fmt::format("{} ended the connection during the handshake", to_string(to)));
   if (!secured)
     return fail(secured.error().code() == Errc::cancelled ? Errc::unavailable : Errc::invalid_argument,
                 fmt::format("{} is not trusted, or does not trust this process: {}", to_string(to),
@@ -185,7 +204,8 @@ Result<void> LinkGate::meet(transport::Channel& channel, const Endpoint& to, Tim
                                                     "off here",
                                                     to_string(to)));
   if (ended)
-    return fail(Errc::unavailable, fmt::format("{} ended the connection during the handshake", to_string(to)));
+    return fail(text.empty() ? Errc::worker_died : Errc::unavailable,
+                fmt::format("{} ended the connection during the handshake", to_string(to)));
   if (!heard && heard.error().code() == Errc::deadline_exceeded)
     return fail(Errc::unavailable, fmt::format("{} took the connection but did not answer in time", to_string(to)));
   if (!heard)
@@ -222,7 +242,7 @@ void LinkGate::greet(Descriptor socket, OnReady ready) {
   set_options(socket.get());
   guests_.join_ended();
   auto ignored = never;
-  if (stop_.is_set() || !guests_.make_room(ignored))
+  if (stop_.is_set() || guests_.make_room(ignored) == transport::Room::none)
     return; // a rejected peer dials again
   guests_.add(transport::Channel{std::move(socket), stop_},
               [this, ready = std::move(ready)](transport::Guests::Guest& guest) {

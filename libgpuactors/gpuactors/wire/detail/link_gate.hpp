@@ -56,7 +56,8 @@ public:
     return tls_ ? std::optional{tls_->life()} : std::nullopt;
   }
 
-  /// Connects, makes the TLS handshake, and exchanges greetings. Blocks until `until` at most.
+  /// Connects, makes the TLS handshake, and exchanges greetings. Blocks until `until` at most: a port that ends the
+  /// connection before it has said anything, as one does to which many come at once, is dialled again until then.
   /// @returns `unavailable` if nobody answers, `invalid_argument` if the two sides do not trust each other or there is
   ///          no port of gpuactors, `unsupported` if they speak nothing in common.
   Result<LinkSession> dial(const Endpoint& to, TimePoint until);
@@ -105,6 +106,8 @@ private:
   LinkGate(std::optional<transport::TlsContext> tls, Notice notice, Greeting own, transport::Signal stop,
            transport::Signal changed);
 
+  /// Dials once. @returns `worker_died` if the other side ends the connection without a word.
+  Result<LinkSession> dial_once(const Endpoint& to, TimePoint until);
   /// Secures a connection that this process has begun.
   Result<void> secure(transport::Channel& channel, const Endpoint& to, TimePoint until) const;
   /// Exchanges greetings over it.

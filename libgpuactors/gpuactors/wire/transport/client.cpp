@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <random>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -26,6 +27,7 @@ using transport::Request;
 using transport::Signal;
 using transport::Status;
 using transport::TlsContext;
+using transport::TlsPeer;
 
 namespace {
 
@@ -40,6 +42,10 @@ int descriptors_for_regions() {
 // Longest time after which the mappings of an ended server are released.
 constexpr std::chrono::seconds look_around{1};
 constexpr std::chrono::milliseconds shortest_pause{1};
+// Between attempts to get a place at a server that has none, and how long it may have none.
+constexpr Duration first_wait = std::chrono::milliseconds{20};
+constexpr Duration longest_wait = std::chrono::milliseconds{500};
+constexpr std::chrono::minutes longest_without_place{1};
 // More bytes than any host has: a made-up size must not overflow the computed time limit.
 constexpr std::uint64_t most_gathered = 1ULL << 44;
 
@@ -50,6 +56,13 @@ struct Line {
   /// Whether the last answer was read completely, so that the connection can be reused.
   bool intact = false;
   TimePoint since;
+  /// Nobody in particular but with TLS.
+  TlsPeer peer = {};
+
+  /// Whether a kept connection is of no use any more.
+  [[nodiscard]] bool is_over() {
+    return channel.is_stale() || peer.is_revoked();
+  }
 };
 
 /// One fetch.
@@ -66,7 +79,8 @@ struct Fetch {
   bool arrived = false;
   /// Bytes received so far, for error texts.
   std::size_t done = 0;
-  /// Whether the server has answered.
+  /// Whether somebody has taken the latest connection, and whether the server has answered.
+  bool reached = false;
   bool answered = false;
   /// Whether to map the region if possible.
   bool maps = true;
@@ -129,8 +143,10 @@ private:
   void drop_old();
   void keep();
 
-  Result<Line> connect(const Fetch& job);
-  Result<Line> connect_remote(const Fetch& job, TimePoint until);
+  Result<Line> connect(Fetch& job);
+  Result<Line> connect_remote(Fetch& job, TimePoint until);
+  /// Runs the fetch over a new connection.
+  Result<SharedRegion> run_anew(Peer& peer, Fetch& job);
   /// Fetches the region over this connection, and reports its arrival.
   Result<SharedRegion> use(Line& line, Fetch& job);
   Result<SharedRegion> transfer(Line& line, Fetch& job);
@@ -168,7 +184,7 @@ Result<void> BulkClient::Impl::enter(Peer& peer, const Fetch& job, Lock& lock) {
 
 void BulkClient::Impl::drop_old() {
   const auto oldest = Clock::now() - options_.times.idle;
-  const auto is_done = [&](const Line& line) { return line.since < oldest || line.channel.is_stale(); };
+  const auto is_done = [&](Line& line) { return line.since < oldest || line.is_over(); };
   for (auto item = peers_.begin(); item != peers_.end();) {
     auto& peer = item->second;
     peer.idle.erase(std::remove_if(peer.idle.begin(), peer.idle.end(), is_done), peer.idle.end());
@@ -199,7 +215,7 @@ std::optional<Line> BulkClient::Impl::take_idle(Peer& peer) {
   while (!peer.idle.empty()) {
     auto line = std::move(peer.idle.back());
     peer.idle.pop_back();
-    if (!line.channel.is_stale())
+    if (!line.is_over())
       return line;
   }
   return std::nullopt;
@@ -273,12 +289,14 @@ void BulkClient::Impl::close() {
 
 // -- connecting -----------------------------------------------------------------------------------
 
-Result<Line> BulkClient::Impl::connect(const Fetch& job) {
+Result<Line> BulkClient::Impl::connect(Fetch& job) {
+  job.reached = false;
   const auto now = Clock::now();
   const auto until = std::min(job.deadline, deadline_after(now, options_.times.handshake));
   const auto& address = job.address;
   if (options_.local && !address.socket.empty() && address.machine == transport::machine_identity()) {
     auto socket = transport::connect_local(address.socket, stop_, until);
+    job.reached = socket.has_value();
     if (socket)
       return Line{Channel{std::move(*socket), stop_}, true, false, now};
     // The socket's name ends with its process, so `worker_died` is final. Only `unavailable` may concern this socket
@@ -291,15 +309,18 @@ Result<Line> BulkClient::Impl::connect(const Fetch& job) {
   return connect_remote(job, until);
 }
 
-Result<Line> BulkClient::Impl::connect_remote(const Fetch& job, TimePoint until) {
+Result<Line> BulkClient::Impl::connect_remote(Fetch& job, TimePoint until) {
   const auto& address = job.address;
   if (address.tls != tls_.has_value())
     return fail(Errc::invalid_argument, address.tls ? "its port speaks TLS, and this process has no certificates"
                                                     : "its port is plain, and this process demands TLS");
   GPUACTORS_LET(socket, transport::connect_tcp(address.endpoint, stop_, until));
+  job.reached = true;
   Line line{Channel{std::move(socket), stop_}, false, false, Clock::now()};
-  if (tls_)
+  if (tls_) {
     GPUACTORS_TRY(line.channel.secure(*tls_, transport::TlsPart::connects_to_any, until));
+    line.peer = line.channel.peer(*tls_);
+  }
   return line;
 }
 
@@ -313,6 +334,26 @@ Result<SharedRegion> BulkClient::Impl::run(Peer& peer, Fetch& job) {
     if (result || job.answered || result.error().code() != Errc::worker_died)
       return result;
   }
+  const auto give_up = std::min(job.deadline, deadline_after(Clock::now(), longest_without_place));
+  for (auto longest = first_wait;; longest = std::min(2 * longest, longest_wait)) {
+    auto result = run_anew(peer, job);
+    // Who takes a connection and ends it without an answer has no place for it. Or the process has ended: then nobody
+    // takes the next one.
+    if (result || result.error().code() != Errc::worker_died || !job.reached || job.answered)
+      return result;
+    // Those who were sent away together do not come back together.
+    thread_local std::minstd_rand random{std::random_device{}()};
+    std::uniform_int_distribution<Duration::rep> wait{longest.count() / 2, longest.count()};
+    const auto again = std::min(give_up, deadline_after(Clock::now(), Duration{wait(random)}));
+    if (auto waited = transport::wait_for(-1, 0, stop_, again); waited.error().code() != Errc::deadline_exceeded)
+      return fail(waited.error().code(), job.text(waited.error().message()));
+    if (again == give_up)
+      return fail(give_up == job.deadline ? Errc::deadline_exceeded : Errc::unavailable,
+                  job.text("the process that keeps it has no place for another connection"));
+  }
+}
+
+Result<SharedRegion> BulkClient::Impl::run_anew(Peer& peer, Fetch& job) {
   auto line = connect(job);
   if (!line)
     return job.failure(line.error());

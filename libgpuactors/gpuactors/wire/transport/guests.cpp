@@ -33,33 +33,33 @@ Guests::Guest* Guests::oldest(GuestState state) {
   return result;
 }
 
-void Guests::evict(Guest* guest) {
+Room Guests::evict(Guest* guest) {
   if (guest == nullptr)
-    return;
+    return Room::none;
   guest->evicted_ = true;
   guest->channel_.interrupt();
+  return Room::soon;
 }
 
-bool Guests::make_room(TimePoint& again) {
+Room Guests::make_room(TimePoint& again) {
   const std::lock_guard lock{mutex_};
   const auto strangers = std::count_if(here_.begin(), here_.end(),
                                        [](const Guest& guest) { return guest.state_ == GuestState::stranger; });
   others_wait_ = true;
   if (strangers >= static_cast<std::ptrdiff_t>(limits::bulk_strangers)) {
     auto* guest = oldest(GuestState::stranger);
-    if (guest != nullptr && Clock::now() < guest->since_ + stranger_grace)
-      again = std::min(again, guest->since_ + stranger_grace);
-    else
-      evict(guest);
-    return false;
+    if (guest == nullptr || Clock::now() >= guest->since_ + stranger_grace)
+      return evict(guest);
+    again = std::min(again, guest->since_ + stranger_grace);
+    return Room::none;
   }
   if (here_.size() >= most_) {
-    if (std::none_of(here_.begin(), here_.end(), [](const Guest& guest) { return guest.evicted_; }))
-      evict(oldest(GuestState::idle));
-    return false;
+    if (std::any_of(here_.begin(), here_.end(), [](const Guest& guest) { return guest.evicted_; }))
+      return Room::none;
+    return evict(oldest(GuestState::idle));
   }
   others_wait_ = false;
-  return true;
+  return Room::here;
 }
 
 void Guests::evict() {

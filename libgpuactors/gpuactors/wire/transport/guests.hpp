@@ -22,6 +22,9 @@ enum class GuestState : std::uint8_t {
   idle,
 };
 
+/// Whether there is room for one more connection: `soon` once somebody who was evicted for it has left.
+enum class Room : std::uint8_t { here, soon, none };
+
 /// A set of connections and their threads. One thread adds connections and joins ended threads; any thread may call
 /// `size`.
 class Guests {
@@ -62,9 +65,9 @@ public:
   Guests(const Guests&) = delete;
   Guests& operator=(const Guests&) = delete;
 
-  /// Returns whether there is room for one more connection. If not, an idle one or a stranger may have been evicted:
+  /// Returns whether there is room for one more connection. If there is none, an idle one or a stranger may be evicted:
   /// ask again when `changed` is set, or at `again` at the latest. `again` is only ever moved to an earlier time.
-  bool make_room(TimePoint& again);
+  Room make_room(TimePoint& again);
 
   /// Evicts the oldest stranger or, without one, the oldest idle connection, because its descriptor is needed.
   void evict();
@@ -86,7 +89,7 @@ private:
   void leave(List::iterator guest);
   /// Returns the connection that has been in this state for longest, ignoring evicted ones; null if there is none.
   Guest* oldest(GuestState state);
-  void evict(Guest* guest);
+  Room evict(Guest* guest);
 
   Signal& changed_;
   const std::size_t most_;

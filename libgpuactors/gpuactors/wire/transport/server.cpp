@@ -23,6 +23,7 @@ using transport::Frame;
 using transport::Guests;
 using transport::GuestState;
 using transport::Request;
+using transport::Room;
 using transport::Signal;
 using transport::Status;
 using transport::TlsContext;
@@ -31,6 +32,17 @@ namespace {
 
 // The pause when no descriptor is left for the next connection: no event reports that one is free.
 constexpr std::chrono::milliseconds accept_pause{100};
+// While there is no room, callers wait in the backlog for this part of the time in which a server that lives answers.
+constexpr int part_in_backlog = 4;
+
+/// One of a server's two ports.
+struct Door {
+  const Descriptor& listener;
+  Guests& guests;
+  bool local;
+  /// When those who wait are sent away, if there is no room for them by then.
+  TimePoint patient_until = never;
+};
 
 } // namespace
 
@@ -71,7 +83,10 @@ public:
 private:
   Result<void> listen();
   void accept_all();
-  void accept_from(const Descriptor& listener, Guests& guests, bool local);
+  /// Returns whether there is room. While there is none for long, sends away those who wait, before they take the
+  /// server for one that stands still: they ask again. @param again is moved to when to look again.
+  bool attend(Door& door, TimePoint& again) const;
+  void accept_from(const Door& door);
   void serve(Guests::Guest& guest, bool local);
   [[nodiscard]] Result<void> answer(Channel& channel, const Request& request, bool local);
   [[nodiscard]] Result<SharedRegion> find(std::uint64_t id) const;
@@ -197,6 +212,7 @@ Status BulkServer::Impl::status_of(const Error& error) {
 // -- connections ----------------------------------------------------------------------------------
 
 void BulkServer::Impl::accept_all() {
+  Door doors[2] = {{local_, local_guests_, true}, {remote_, remote_guests_, false}};
   while (!stop_.is_set()) {
     wake_.clear();
     local_guests_.join_ended();
@@ -205,26 +221,44 @@ void BulkServer::Impl::accept_all() {
     TimePoint again = never;
     pollfd entries[4] = {{stop_.descriptor(), POLLIN, 0},
                          {wake_.descriptor(), POLLIN, 0},
-                         {local_guests_.make_room(again) ? local_.get() : -1, POLLIN, 0},
-                         {remote_guests_.make_room(again) ? remote_.get() : -1, POLLIN, 0}};
+                         {attend(doors[0], again) ? local_.get() : -1, POLLIN, 0},
+                         {attend(doors[1], again) ? remote_.get() : -1, POLLIN, 0}};
     ::poll(entries, 4, transport::poll_timeout(again));
     if (entries[2].revents != 0)
-      accept_from(local_, local_guests_, true);
+      accept_from(doors[0]);
     if (entries[3].revents != 0)
-      accept_from(remote_, remote_guests_, false);
+      accept_from(doors[1]);
   }
 }
 
-void BulkServer::Impl::accept_from(const Descriptor& listener, Guests& guests, bool local) {
-  auto socket = transport::accept_next(listener.get());
+bool BulkServer::Impl::attend(Door& door, TimePoint& again) const {
+  if (!door.listener)
+    return false;
+  if (door.guests.make_room(again) == Room::here) {
+    door.patient_until = never;
+    return true;
+  }
+  const auto now = Clock::now();
+  if (now >= door.patient_until)
+    for (auto socket = transport::accept_next(door.listener.get()); socket && *socket && !stop_.is_set();)
+      socket = transport::accept_next(door.listener.get());
+  if (now >= door.patient_until || door.patient_until == never)
+    door.patient_until = deadline_after(now, options_.times.handshake / part_in_backlog);
+  again = std::min(again, door.patient_until);
+  return false;
+}
+
+void BulkServer::Impl::accept_from(const Door& door) {
+  auto socket = transport::accept_next(door.listener.get());
   if (!socket) {
-    guests.evict();
+    door.guests.evict();
     (void)transport::wait_for(-1, 0, stop_, deadline_after(Clock::now(), accept_pause));
     return;
   }
   // Any user of the machine can connect to an abstract socket; only this process's user is served.
-  if (*socket && (!local || transport::is_same_user(socket->get())))
-    guests.add(Channel{std::move(*socket), stop_}, [this, local](Guests::Guest& guest) { serve(guest, local); });
+  if (*socket && (!door.local || transport::is_same_user(socket->get())))
+    door.guests.add(Channel{std::move(*socket), stop_},
+                    [this, local = door.local](Guests::Guest& guest) { serve(guest, local); });
 }
 
 void BulkServer::Impl::serve(Guests::Guest& guest, bool local) {
