@@ -17,8 +17,9 @@ namespace serve::batching {
 /// Estimates never fall as a batch grows. Between two measured sizes the larger one bounds them; beyond the largest
 /// they grow in proportion; a share that was never measured takes as long as the next smaller one that was, or
 /// proportionally longer than the next larger one. As long as nothing is measured they are zero: nothing is refused for
-/// want of knowledge. What others were measured long after counts only within what these say: a size that once took too
-/// long to be tried again would never be measured again. No clock, no thread; whoever owns it guards it.
+/// want of knowledge. What is known of a size counts only within what others take that were measured long after it: one
+/// that once took too long to be tried again would never be measured again. No clock, no thread; whoever owns it guards
+/// it.
 class BatchTimes {
 public:
   /// Learns that a batch of `rows` on `share` took so long, from its start to its answer.

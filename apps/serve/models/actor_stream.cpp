@@ -35,7 +35,7 @@ public:
   }
 
   gpuactors::Result<std::optional<wire::GenerateReply>> take() override {
-    return is_away();
+    return replica_gone();
   }
 };
 

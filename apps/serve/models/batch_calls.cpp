@@ -22,7 +22,7 @@ constexpr std::size_t fetch_threads = 4;
 
 } // namespace
 
-gpuactors::Failure is_away() {
+gpuactors::Failure replica_gone() {
   return fail(Errc::not_begun, "it has ended, or the connection to it is lost");
 }
 
@@ -38,7 +38,7 @@ void BatchCalls::end() {
 
 void BatchCalls::call(const ActorRef& actor, const Batch& batch, Duration time, BatchDone done) {
   if (actor.away())
-    return done(is_away());
+    return done(replica_gone());
   if (!takes_tensors_ || bytes_of(batch) <= gpuactors::limits::served_message_bytes) {
     actor.call<wire::ReplicaReply>(infer_method, message_of(batch), time)
         .then([self = shared_from_this(), done = std::move(done)](Result<wire::ReplicaReply> reply) {

@@ -14,7 +14,7 @@
 namespace serve {
 
 /// The answer of a replica that is `ActorRef::away`: it has no second life for which a call would wait.
-gpuactors::Failure is_away();
+gpuactors::Failure replica_gone();
 
 /// Any thread.
 class BatchCalls : public std::enable_shared_from_this<BatchCalls> {

@@ -319,10 +319,13 @@ private:
   void fail_large(const Flight& flight, std::string_view size, gpuactors::TimePoint now, Actions& actions);
   /// The state that a request has left cannot be built on.
   void spoil_sequence(batching::Request& request, gpuactors::TimePoint now, Actions& actions);
-  void lose(Replica& replica, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions);
+  /// @param flight  the one whose error this is; 0: none.
+  void lose(Replica& replica, const gpuactors::Error& error, gpuactors::TimePoint now, Actions& actions,
+            std::uint64_t flight = 0);
   /// What a replica has goes to others, or fails.
-  /// @param died  counts for the requests that were at it.
-  void empty(Replica& replica, const gpuactors::Error& error, bool died, gpuactors::TimePoint now, Actions& actions);
+  /// @param died  counts for the requests that were at it, but for those of a flight that had not begun; 0: none.
+  void empty(Replica& replica, const gpuactors::Error& error, bool died, gpuactors::TimePoint now, Actions& actions,
+             std::uint64_t not_begun = 0);
   void fail(const batching::RequestPtr& request, gpuactors::Error error, const char* reason, gpuactors::TimePoint now,
             Actions& actions);
   void lose_stream(const batching::RequestPtr& request, const gpuactors::Error& error, bool died,

@@ -289,7 +289,7 @@ void Dispatcher::landed(const Sent& batch, Result<BatchReply> reply) {
       return;
     const auto now = Clock::now();
     if (gone) {
-      lose(replica->second, reply.error(), now, actions);
+      lose(replica->second, reply.error(), now, actions, batch.flight);
     } else {
       // One that overtook another was not begun when it was thought to be.
       const bool in_order = found == replica->second.flights.begin();
@@ -412,25 +412,28 @@ void Dispatcher::fail_batch(const Flight& flight, const Error& error, TimePoint 
            blames_input ? reason::other : reason::backend, now, actions);
 }
 
-void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actions& actions) {
-  lost_.push_back({replica.facts.id, to_string(error)});
+void Dispatcher::lose(Replica& replica, const Error& error, TimePoint now, Actions& actions, std::uint64_t flight) {
+  // What had not even begun has no part in the death.
+  const auto begun = error.code() != Errc::not_begun;
+  const auto why = begun ? error : Error{Errc::actor_died, error.message()};
+  lost_.push_back({replica.facts.id, to_string(why)});
   ++lost_count_;
   actions.replicas_changed = true;
-  empty(replica, error, true, now, actions);
+  empty(replica, why, true, now, actions, begun ? 0 : flight);
 }
 
-void Dispatcher::empty(Replica& replica, const Error& error, bool died, TimePoint now, Actions& actions) {
+void Dispatcher::empty(Replica& replica, const Error& error, bool died, TimePoint now, Actions& actions,
+                       std::uint64_t not_begun) {
   const auto id = replica.facts.id;
   auto flights = std::move(replica.flights);
   const auto served = !replica.leaving;
-  // What had not even begun has no part in the death.
-  const auto ran = died && error.code() != Errc::not_begun;
   replicas_.erase(id);
   if (served)
     note_gone(died ? fmt::format("the last one was lost: {}", to_string(error)) : "the last one has ended");
   lose_sequences(id, error, now, actions);
   for (auto& [number, flight] : flights) {
     flight.trace.span.fail(error);
+    const auto ran = died && number != not_begun;
     for (const auto& member : flight.members) {
       if (options_.facts.generative) {
         lose_stream(member, error, ran, now, actions);

@@ -146,7 +146,7 @@ void Dispatcher::stream_failed(const std::shared_ptr<Pending>& pending, std::uin
       return;
     const auto replica = replicas_.find(pending->replica);
     if (replica != replicas_.end() && ends_replica(error.code()))
-      lose(replica->second, error, now, actions);
+      lose(replica->second, error, now, actions, flight);
     else if (queue_.give_up(*pending))
       fail(pending,
            Error{code_for_client(error.code()),
