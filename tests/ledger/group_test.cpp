@@ -195,3 +195,35 @@ TEST_CASE("a group needs bundles, and its bundles keep the rules") {
   CHECK(f.submit_group(GroupStrategy::pack, {}).code == Errc::invalid_argument);
   CHECK(f.submit_group(GroupStrategy::pack, {gpus(0.5), gpus(1.5)}).reason.find("bundle 1: gpus is 1.5") == 0);
 }
+
+TEST_CASE("who waits for a group that waits itself is told how the group ended") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1)});
+  f.submit(gpus(1));
+  const auto wait_for_group = [&] {
+    const auto group = f.submit_group(GroupStrategy::strict_spread, {gpus(1), gpus(1)}).group;
+    CHECK(f.submit(in_bundle(0, gpus(1), group.value())).kind == Kind::pending);
+    return group;
+  };
+  const auto removed = f.take(f.ledger.release_group(wait_for_group(), f.now));
+  REQUIRE(removed.size() == 2);
+  CHECK(removed[0].reason == "withdrawn while it waited");
+  CHECK(removed[1].reason == "its placement group was removed");
+  wait_for_group();
+  const auto lost = f.take(f.ledger.remove_node("n1", f.now));
+  REQUIRE(lost.size() == 2);
+  CHECK(lost[0].kind == Kind::infeasible);
+  CHECK(lost[1].reason == "its placement group could not be placed: " + lost[0].reason);
+}
+
+TEST_CASE("a bundle goes to the node that it prefers where the strategy leaves the choice") {
+  Fixture f({node_of("n0", 2), node_of("n1", 4)});
+  auto preferring = gpus(1);
+  preferring.node = "n1";
+  preferring.node_is_soft = true;
+  CHECK(nodes_of(f.submit_group(GroupStrategy::pack, {preferring})) == std::set<std::string>{"n1"});
+  CHECK(nodes_of(f.submit_group(GroupStrategy::strict_pack, {preferring, gpus(1)})) == std::set<std::string>{"n1"});
+  // There is no room for a second one there, and it does not wait.
+  const auto two = f.submit_group(GroupStrategy::pack, {preferring, preferring});
+  CHECK(two.kind == Kind::granted);
+  CHECK(nodes_of(two) == std::set<std::string>{"n0"});
+}

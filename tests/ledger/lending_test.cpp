@@ -124,3 +124,53 @@ TEST_CASE("a failed device takes lender and borrowers with it") {
   CHECK(f.submit(gpus(1)).kind == Kind::pending);
   CHECK(f.release(on_second).back().kind == Kind::granted);
 }
+
+TEST_CASE("a child that only a new node could serve is looked at again when what its ancestors hold is less") {
+  Fixture f({node_of("n0", 2), node_of("n1", 1)});
+  // The top one's lease is on n0; those between hold nothing there, or something elsewhere.
+  auto wanted = gpus(1);
+  wanted.node = "n0";
+  const auto top = f.submit(wanted);
+  wanted.node = "n1";
+  const auto middle = f.submit(child_of(top, wanted));
+  const auto bottom = f.submit(child_of(middle, ResourceRequest{}));
+  const auto other = f.submit(gpus(1));
+  auto child = child_of(bottom, gpus(2));
+  CHECK(f.submit(child).kind == Kind::infeasible);
+  child.wait_for_nodes = true;
+  const auto waiting = f.submit(child);
+  REQUIRE(waiting.kind == Kind::pending);
+  // A lease that is none of theirs changes nothing.
+  CHECK(f.release(other).size() == 1);
+  const auto events = f.release(top);
+  REQUIRE(events.size() == 2);
+  CHECK(events[1].request == waiting.request);
+  CHECK(place(events[1]) == "n0:0,1");
+}
+
+TEST_CASE("a child is looked at again when a bundle of its ancestor's group has gone") {
+  Fixture f({node_of("n0", 2), node_of("n1", 1)});
+  GroupRequest group;
+  group.strategy = GroupStrategy::spread;
+  group.bundles.assign(2, gpus(1));
+  group.bundles[0].node = "n1";
+  group.bundles[1].node = "n0";
+  group.shrinks = true;
+  const auto id = f.submit_group(group).group;
+  const auto in_bundle = [&](int number) {
+    auto request = gpus(1);
+    request.group = id;
+    request.bundle = number;
+    return f.submit(request);
+  };
+  const auto stays = in_bundle(0);
+  const auto goes = in_bundle(1);
+  auto child = child_of(stays, gpus(2));
+  CHECK(f.submit(child).kind == Kind::infeasible);
+  child.wait_for_nodes = true;
+  const auto waiting = f.submit(child);
+  const auto events = f.release(goes);
+  REQUIRE(events.size() == 3);
+  CHECK(events[2].request == waiting.request);
+  CHECK(place(events[2]) == "n0:0,1");
+}

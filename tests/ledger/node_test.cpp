@@ -283,15 +283,76 @@ TEST_CASE("what is held on a node are its leases, and what is kept of lost ones"
   CHECK(held_on("n0").empty());
 }
 
-TEST_CASE("what a lost lease had lent is kept with it") {
+TEST_CASE("a lost borrower is waited for, too, even if nothing remains of what it had") {
   Fixture f({node_of("n0", 2)});
   const auto [parent, lent] = submit_lender_and_child(f);
   CHECK(lent.lease->parent == parent.lease->id);
   const auto events = f.take(f.ledger.fail_device("n0", lent.lease->devices.front().index, f.now, Holders::stay));
   CHECK(events.size() == 2);
-  REQUIRE(f.ledger.remains().size() == 1);
-  CHECK(f.ledger.remains().front().id == parent.lease->id);
+  REQUIRE(f.ledger.remains().size() == 2);
+  REQUIRE(f.ledger.find_remains(lent.lease->id) != nullptr);
+  CHECK(f.ledger.find_remains(lent.lease->id)->devices.empty());
+  CHECK(f.ledger.find_remains(parent.lease->id)->devices.size() == 1);
+  f.release(parent);
+  f.release(lent);
+  CHECK(f.ledger.remains().empty());
   CHECK(f.ledger.release(lent.lease->id, lent.lease->epoch, f.now).error().code() == Errc::lease_expired);
+}
+
+TEST_CASE("what a lost borrower keeps is its own, and its lender's end does not free it") {
+  Fixture f({node_of("n0", 2)});
+  auto wanted = gpus(2);
+  wanted.cpus = Share::whole(16);
+  wanted.owner = "a";
+  const auto top = f.submit(wanted);
+  wanted.parent = top.lease->id;
+  wanted.cpus = Share::whole(4);
+  wanted.owner = "b";
+  const auto child = f.submit(wanted);
+  REQUIRE(child.lease->parent == top.lease->id);
+  f.take(f.ledger.fail_device("n0", 0, f.now, Holders::stay));
+  const auto used_by_a = [&] { return f.ledger.quotas().empty() ? Share{} : f.ledger.quotas().front().used; };
+  CHECK(used_by_a() == Share::whole(1));
+  const auto waiting = f.submit(gpus(1));
+  const bool lender_first = GENERATE(false, true);
+  CHECK(f.release(lender_first ? top : child).size() == (lender_first ? 1 : 2));
+  // The child has the device that works, and 4 of the cpus.
+  CHECK(f.ledger.node("n0")->free_cpus == (lender_first ? Share::whole(12) : Share::whole(4)));
+  CHECK(f.ledger.is_pending(waiting.request) == lender_first);
+  CHECK(used_by_a() == (lender_first ? Share::whole(1) : Share{}));
+  CHECK(f.release(lender_first ? child : top).size() == (lender_first ? 2 : 1));
+  CHECK(f.ledger.node("n0")->free_cpus == Share::whole(16));
+}
+
+TEST_CASE("a lost borrower is waited for while others still keep their parts of the same lease") {
+  Fixture f({node_of("n0", 3)});
+  const auto top = f.submit(gpus(3));
+  auto wanted = gpus(2);
+  wanted.parent = top.lease->id;
+  const auto lost = f.submit(wanted);
+  wanted.gpus = Share::whole(1);
+  const auto healthy = f.submit(wanted);
+  REQUIRE(place(lost) == "n0:0,1");
+  REQUIRE(place(healthy) == "n0:2");
+  f.take(f.ledger.fail_device("n0", 0, f.now, Holders::stay));
+  REQUIRE(f.ledger.find_remains(lost.lease->id) != nullptr);
+  CHECK(f.ledger.find_remains(lost.lease->id)->parent == top.lease->id);
+  const auto waiting = f.submit(gpus(1));
+  const auto second = f.submit(gpus(1));
+  const bool lender_ends = GENERATE(false, true);
+  const bool device_fails = GENERATE(false, true);
+  if (lender_ends)
+    CHECK(f.release(top).size() == 1);
+  // Whichever way the last borrower goes, the lender's lease goes with it.
+  const auto events = device_fails ? f.take(f.ledger.fail_device("n0", 2, f.now, Holders::stay)) : f.release(healthy);
+  CHECK(events.size() == (!device_fails && lender_ends ? 2 : 1));
+  REQUIRE(f.ledger.find_remains(lost.lease->id) != nullptr);
+  CHECK_FALSE(f.ledger.find_remains(lost.lease->id)->parent);
+  CHECK((f.ledger.find_remains(healthy.lease->id) != nullptr) == device_fails);
+  CHECK(f.ledger.is_pending(second.request));
+  CHECK(f.release(lost).size() == 2);
+  CHECK(f.ledger.is_pending(waiting.request) == false);
+  CHECK(f.ledger.find_remains(lost.lease->id) == nullptr);
 }
 
 TEST_CASE("what is kept of a lost lease is counted once, however often it had been lent on") {
@@ -309,9 +370,13 @@ TEST_CASE("what is kept of a lost lease is counted once, however often it had be
     f.release(middle);
   CHECK(f.take(f.ledger.fail_device("n0", 0, f.now, Holders::stay)).size() == (middle_ended ? 2 : 3));
   f.ledger.check();
-  REQUIRE(f.ledger.remains().size() == 1);
-  CHECK(f.ledger.remains().front().id == top.lease->id);
+  REQUIRE(f.ledger.remains().size() == (middle_ended ? 2 : 3));
+  // Whoever had it last keeps it.
+  CHECK(f.ledger.find_remains(bottom.lease->id)->devices.size() == 1);
+  CHECK(f.ledger.find_remains(top.lease->id)->devices.empty());
   f.release(top);
+  CHECK(f.ledger.node("n0")->devices.back().free_share == Share{});
+  f.release(bottom);
   CHECK(f.ledger.node("n0")->devices.back().free_share == Share::whole(1));
 }
 

@@ -259,3 +259,16 @@ TEST_CASE("on a large cluster, too, a pending request is told what the best node
   f.submit(gpus(0.6));
   CHECK(f.submit(gpus(1)).reason == "no node has 1 device free: node n100 has 0");
 }
+
+TEST_CASE("the bytes that are short are those of the type that was asked for") {
+  auto node = node_of("n0", 2, 10, "A");
+  node.devices[1] = {"B", 80, ""};
+  Fixture f({node});
+  auto held = gpus(0.25, 60);
+  held.accelerator_type = "B";
+  f.submit(held);
+  auto wanted = gpus(0.5);
+  wanted.accelerator_type = "B";
+  CHECK(f.submit(wanted).reason
+        == "no node has 40 bytes (40 B) on one device of type B free: the most is 20 bytes (20 B), on node n0");
+}

@@ -71,10 +71,10 @@ TEST_CASE("a lease that does not fit what is there is refused, and nothing is ch
   lease = lease_on("n0", 2, {half(1)});
   lease.resources["neuron_cores"] = Share::whole(1);
   CHECK(refused(lease) == "lease 2: node n0 has 0 neuron_cores free, it holds 1");
-  lease = lease_on("n0", 2, {half(1)});
+  lease = lease_on("n0", 12, {half(1)});
   lease.parent = LeaseId{9};
-  CHECK(refused(lease) == "lease 2 was lent by lease 9, which is not there: restore that one first");
-  lease.parent = {};
+  CHECK(refused(lease) == "lease 12 was lent by lease 9, which is not there: restore that one first");
+  lease = lease_on("n0", 2, {half(1)});
   lease.group = GroupId{4};
   CHECK(refused(lease) == "lease 2 is in bundle 0 of placement group 4, which is not there: restore it first");
   f.take(f.ledger.fail_device("n0", 1, f.now));
@@ -107,6 +107,34 @@ TEST_CASE("a restored lease that does not say who asked for it was asked for by 
   auto wrong = lease_on("n0", 3, {});
   wrong.asked_by = LeaseId{3};
   CHECK(why_not(f.ledger.restore(wrong)) == "lease 3 was asked for by lease 3, which did not exist before it");
+}
+
+TEST_CASE("leases that would wait for themselves, or leave no ids, are not restored") {
+  Fixture f({node_of("n0", 1)});
+  auto older = lease_on("n0", 7, {half(0)});
+  older.asked_by = LeaseId{5};
+  REQUIRE(f.ledger.restore(older));
+  auto younger = lease_on("n0", 5, {});
+  younger.parent = LeaseId{7};
+  CHECK(why_not(f.ledger.restore(younger)) == "lease 5 was lent by lease 7, which did not exist before it");
+  auto both = lease_on("n0", 9, {});
+  both.parent = LeaseId{7};
+  both.group = GroupId{4};
+  CHECK(why_not(f.ledger.restore(both))
+        == "lease 9 was lent by lease 7 and is in placement group 4: one of the two is allowed");
+  auto last = lease_on("n0", 9, {});
+  last.id = LeaseId{~std::uint64_t{0}};
+  CHECK(why_not(f.ledger.restore(last))
+        == "lease 18446744073709551615 has epoch 109: ids and epochs up to 9223372036854775807 are allowed");
+  last = lease_on("n0", 9, {});
+  last.epoch = ~std::uint64_t{0};
+  CHECK(f.ledger.restore(last).error().code() == Errc::invalid_argument);
+  f.ledger.check();
+  CHECK(f.ledger.leases().size() == 1);
+  // A child that fits nowhere is answered.
+  auto child = gpus(3);
+  child.parent = LeaseId{7};
+  CHECK(f.submit(child).kind == Kind::infeasible);
 }
 
 TEST_CASE("a lease that was lent goes back into its lender") {

@@ -102,6 +102,16 @@ TEST_CASE("an explanation names the request that a place is held back for") {
         != std::string::npos);
 }
 
+TEST_CASE("an explanation of a waiting group does not say that a place is held back for the group itself") {
+  const auto text = explain(R"({"submit":{"id":"a","gpus":1,"accelerator_type":"H100"}},
+      {"submit_group":{"id":"g","bundles":[{"gpus":1,"accelerator_type":"H100"},{"gpus":1,"accelerator_type":"H100"}]}},
+      {"advance":{"seconds":1}})",
+                            "g");
+  const auto end = text.substr(text.find("At the end"));
+  CHECK(end.find("n0, for bundle 0  fits") != std::string::npos);
+  CHECK(end.find("held back") == std::string::npos);
+}
+
 TEST_CASE("placement groups and what is in them are explained too") {
   const std::string steps = R"({"submit_group":{"id":"g","bundles":[{"gpus":2},{"gpus":0.5}]}},
       {"submit":{"id":"in","gpus":0.75,"group":"g","bundle":1}})";

@@ -26,7 +26,8 @@ void add(Used& used, const DeviceGrant& device) {
   used.share += device.share;
   used.bytes += device.memory_bytes;
   used.whole = used.whole || device.share == Share::whole(1);
-  ++used.holders;
+  // Of what was lost, bytes alone may be kept.
+  used.holders += device.share > Share{} ? 1 : 0;
 }
 
 const DeviceGrant* device_in(const std::vector<DeviceGrant>& devices, int index) {
@@ -116,10 +117,19 @@ std::string broken_books(const Ledger& ledger) {
         return node.devices[static_cast<std::size_t>(index)].state != DeviceState::failed;
     return false;
   };
-  for (const auto& rest : ledger.remains())
+  const auto remains = ledger.remains();
+  const auto lends = [&](const Lease& rest) {
+    return std::any_of(remains.begin(), remains.end(), [&](const Lease& other) { return other.id == rest.parent; });
+  };
+  for (const auto& rest : remains) {
+    // A part of what has ended, and is still lent to others.
+    exact = exact && (!rest.parent || lends(rest));
+    if (rest.parent)
+      continue;
     for (const auto& device : rest.devices)
       if (works(rest.node, device.index))
         add(used[{rest.node, device.index}], device);
+  }
   for (const auto& [id, borrowers] : lent)
     if (const auto* lender = ledger.find_lease(id))
       if (auto trouble = overdrawn("lease " + std::to_string(id.value()), lender->devices, borrowers); !trouble.empty())

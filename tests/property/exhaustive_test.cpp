@@ -153,6 +153,30 @@ TEST_CASE("over every history of five calls with a group that shrinks the ledger
     CHECK(run_all(menu, calls, without_reservations(), nodes) == 100'000);
 }
 
+TEST_CASE("over every history of five calls with groups and reservations the ledger does what a naive scheduler does") {
+  gpuactors::LedgerOptions options;
+  options.reservation_passes = 1;
+  options.reservation_for = std::chrono::seconds{2};
+  auto shrinking = group(gpuactors::GroupStrategy::spread, {Share{5000}, Share{4000}});
+  auto small = group(gpuactors::GroupStrategy::pack, {Share{1000}});
+  for (auto* op : {&shrinking, &small}) {
+    op->bundles.shrinks = true;
+    op->bundles.queue = false;
+  }
+  const std::vector<Op> menu = {shrinking,
+                                small,
+                                in_group(Share{3000}),
+                                submit(Share{4000}),
+                                submit(Share::whole(1)),
+                                submit(Share::whole(2)),
+                                call(Op::Kind::release, 0),
+                                call(Op::Kind::release_group, 0),
+                                call(Op::Kind::fail_device, 0),
+                                call(Op::Kind::advance)};
+  for (const int nodes : {1, 2})
+    CHECK(run_all(menu, calls, options, nodes) == 100'000);
+}
+
 TEST_CASE("over every history of five calls with quotas the ledger does what a naive scheduler does") {
   gpuactors::LedgerOptions options;
   options.reservation_passes = 1;

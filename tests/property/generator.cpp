@@ -146,7 +146,7 @@ Op make_submit(Random& random, bool with_groups) {
   return op;
 }
 
-Op make_group(Random& random) {
+Op make_group(Random& random, bool may_wait) {
   Op op;
   op.kind = Op::Kind::submit_group;
   op.bundles.strategy = static_cast<gpuactors::GroupStrategy>(random.below(4));
@@ -159,8 +159,9 @@ Op make_group(Random& random) {
   }
   op.bundles.priority = random.one_of({0, 0, 1});
   op.bundles.wait_for_nodes = random.chance(10);
-  op.bundles.queue = !random.chance(5);
-  op.bundles.shrinks = random.chance(30);
+  op.bundles.queue = may_wait && !random.chance(5);
+  // One that does not shrink waits when it loses a bundle.
+  op.bundles.shrinks = !may_wait || random.chance(30);
   if (random.chance(10))
     op.bundles.queue_timeout = std::chrono::seconds{2};
   // Where the bundles of a group go is not for the model to say, and with it not what those by memory alone take.
@@ -179,22 +180,30 @@ Op make_quota(Random& random) {
   return op;
 }
 
-Op make_op(Random& random, bool with_groups, bool with_quotas, bool with_types) {
+// What there is in a history.
+struct Kinds {
+  bool groups = false;
+  bool waiting_groups = false;
+  bool quotas = false;
+  bool types = false;
+};
+
+Op make_op(Random& random, const Kinds& with) {
   const auto dice = random.below(100);
   Op op;
-  if (with_quotas && random.chance(5))
+  if (with.quotas && random.chance(5))
     op = make_quota(random);
-  else if (with_types && random.chance(5))
+  else if (with.types && random.chance(5))
     op.kind = Op::Kind::set_types;
   else if (dice < 45)
-    op = make_submit(random, with_groups);
+    op = make_submit(random, with.groups);
   else if (dice < 72)
     op.kind = Op::Kind::release;
   else if (dice < 76)
     op.kind = Op::Kind::cancel;
-  else if (dice < 82 && with_groups)
-    op = make_group(random);
-  else if (dice < 86 && with_groups)
+  else if (dice < 82 && with.groups)
+    op = make_group(random, with.waiting_groups);
+  else if (dice < 86 && with.groups)
     op.kind = Op::Kind::release_group;
   else if (dice < 93)
     op.kind = Op::Kind::advance;
@@ -208,9 +217,9 @@ Op make_op(Random& random, bool with_groups, bool with_quotas, bool with_types) 
   op.holders_stay = op.kind == Op::Kind::fail_device && random.chance(60);
   if (op.kind == Op::Kind::add_node)
     op.node = make_node(random);
-  if (with_types && (op.kind == Op::Kind::add_node || op.kind == Op::Kind::set_types))
+  if (with.types && (op.kind == Op::Kind::add_node || op.kind == Op::Kind::set_types))
     add_types(random, op.node);
-  if (with_types && op.kind == Op::Kind::submit && random.chance(60))
+  if (with.types && op.kind == Op::Kind::submit && random.chance(60))
     op.request.type = gpuactors::TypeId{1 + random.below(3)};
   return op;
 }
@@ -220,8 +229,10 @@ Op make_op(Random& random, bool with_groups, bool with_quotas, bool with_types) 
 History make(std::uint64_t seed) {
   Random random(seed);
   History result;
-  const bool with_groups = random.chance(50);
-  if (with_groups) {
+  Kinds with;
+  with.groups = random.chance(60);
+  with.waiting_groups = with.groups && random.chance(60);
+  if (with.waiting_groups) {
     result.options.reservation_after = std::chrono::hours{1000};
     result.options.reservation_passes = 1'000'000;
   } else {
@@ -229,20 +240,20 @@ History make(std::uint64_t seed) {
     result.options.reservation_passes = random.one_of({1, 2, 4, 100});
     result.options.reservation_for = std::chrono::seconds{random.one_of({2, 5})};
   }
-  const bool with_types = random.chance(40);
+  with.types = random.chance(40);
   for (auto count = 1 + random.below(3); count > 0; --count) {
     Op op;
     op.kind = Op::Kind::add_node;
     op.node = make_node(random);
-    if (with_types)
+    if (with.types)
       add_types(random, op.node);
     result.ops.push_back(op);
   }
-  const bool with_quotas = random.chance(60);
-  for (auto count = with_quotas ? 1 + random.below(3) : 0; count > 0; --count)
+  with.quotas = random.chance(60);
+  for (auto count = with.quotas ? 1 + random.below(3) : 0; count > 0; --count)
     result.ops.push_back(make_quota(random));
   for (auto count = 5 + random.below(35); count > 0; --count)
-    result.ops.push_back(make_op(random, with_groups, with_quotas, with_types));
+    result.ops.push_back(make_op(random, with));
   return result;
 }
 

@@ -52,8 +52,8 @@ struct History {
   std::vector<Op> ops;
 };
 
-/// A history from a seed. Groups and reservations do not meet: where a group's reservation goes is not for the model to
-/// say.
+/// A history from a seed. Groups that may wait and reservations do not meet: where a group's reservation goes is not
+/// for the model to say.
 History make(std::uint64_t seed);
 
 /// What happened in histories, so that a test can tell whether it has seen everything.

@@ -168,7 +168,7 @@ Amounts Model::left_of(const Source& source, bool all, const std::vector<Taken>&
       if (held.source == source)
         subtract(left, held.amounts);
     for (const auto& [id, rest] : remains_)
-      if (rest.source == source)
+      if (rest.source == source && rest.lender == 0)
         subtract(left, rest.amounts);
     if (source.group == 0 && source.lease == 0)
       for (const auto& [id, group] : groups_)
@@ -434,8 +434,7 @@ bool Model::lacks(const ResourceRequest& in_group) const {
 }
 
 // Bundles that have a place keep it.
-bool Model::group_fits(const Group& group, bool all, bool drained_too) const {
-  std::vector<Taken> taken;
+bool Model::group_fits(const Group& group, bool all, bool drained_too, std::vector<Taken> taken) const {
   std::vector<std::string> nodes;
   for (const auto& [number, bundle] : group.bundles) {
     nodes.push_back(bundle.node);
@@ -501,7 +500,10 @@ bool Model::adopt_group(std::uint64_t id, const std::vector<Event>& events, Outc
   auto& group = groups_.at(id);
   Waiting asked;
   asked.group = id;
-  if (least_of(asked) > room_of(group.request.owner) || !group_fits(group, false, false))
+  asked.age = group.age;
+  asked.priority = group.request.priority;
+  const auto for_others = held_back(asked);
+  if (least_of(asked) > room_of(group.request.owner) || !group_fits(group, false, false, for_others))
     return false;
   charged_ = charged_ || !group.request.owner.empty();
   const auto it = std::find_if(events.begin(), events.end(), [&](const Event& event) {
@@ -526,7 +528,7 @@ bool Model::adopt_group(std::uint64_t id, const std::vector<Event>& events, Outc
       continue;
     }
     const auto left = nodes_.count(bundle.node) > 0 && !nodes_.at(bundle.node).draining
-                          ? left_of({bundle.node, 0, 0, 0}, false, {})
+                          ? left_of({bundle.node, 0, 0, 0}, false, for_others)
                           : Amounts{};
     const auto wrong = [&](const char* what) {
       complaint_ = "bundle " + std::to_string(i) + " of group " + std::to_string(id) + ": " + what;
@@ -556,6 +558,9 @@ bool Model::adopt_group(std::uint64_t id, const std::vector<Event>& events, Outc
     complaint_ = "strict_pack on several nodes";
   if (strategy == gpuactors::GroupStrategy::strict_spread && nodes.size() < it->bundles.size())
     complaint_ = "strict_spread with two bundles on one node";
+  for (const auto& [number, bundle] : group.bundles)
+    if (kept.count(number) == 0)
+      count_pass(asked, {bundle.node, 0, 0, 0}, bundle.devices);
   return true;
 }
 

@@ -204,7 +204,7 @@ private:
   std::string owner_of(const Waiting& waiting) const;
   std::optional<Taken> find_place(const Waiting& waiting, std::uint64_t& lender) const;
   bool is_feasible(const Waiting& waiting, bool drained_too = true) const;
-  bool group_fits(const Group& group, bool all, bool drained_too) const;
+  bool group_fits(const Group& group, bool all, bool drained_too, std::vector<Taken> taken = {}) const;
   bool group_fits_from(const Group& group, bool all, bool drained_too, int bundle, std::vector<Taken>& taken,
                        std::vector<std::string>& nodes) const;
   bool lacks(const ResourceRequest& in_group) const;
@@ -228,7 +228,8 @@ private:
   std::set<std::uint64_t> held_in(std::uint64_t group, const std::function<bool(int)>& bundle) const;
   void lose_on(const std::string& name, std::optional<int> index, Outcomes& out);
   void keep_remains(const std::map<std::uint64_t, Held>& before, const Outcomes& lost);
-  void keep_rest(std::uint64_t id, const Held& was);
+  void keep_rest(std::uint64_t id, const Held& was, std::uint64_t lender);
+  void keep_rests_within(std::uint64_t lender, const Held& was);
   void pass_time(const std::vector<Event>& events, Outcomes& out);
   void sync_reservations();
   void count_pass(const Waiting& granted, const Source& source, const std::vector<DeviceGrant>& devices);
@@ -239,13 +240,19 @@ private:
   std::pair<std::int64_t, std::int64_t> cost_of(const Taken& place, const Reservation& reservation) const;
   std::map<int, const Waiting*, std::greater<>> oldest() const;
   bool could_use(const Waiting& waiting, const Source& source, const std::vector<DeviceGrant>& devices) const;
+  void count_in_vain(Reservation& reservation) const;
+  // On a node, also in bundles there; in one bundle.
   void drop_reservations_on(const std::string& name);
+  void drop_reservations_in(const Source& source);
+  // What it held is the node's again; the group still has it.
+  void give_back(std::uint64_t group, const BundleGrant& bundle);
   void forget(std::uint64_t id, std::uint64_t group);
 
   Options options_;
   std::map<std::string, Node> nodes_;
   std::map<std::uint64_t, Held> held_;
-  // What is kept of lost leases: the source is a node, the request has only the owner.
+  // What is kept of lost leases: the source is a node, the request has only the owner. What has a lender is a part of
+  // that one's lease, which has ended and is lent to others.
   std::map<std::uint64_t, Held> remains_;
   std::vector<Waiting> queue_;
   std::map<std::uint64_t, Group> groups_;

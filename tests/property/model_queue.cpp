@@ -17,9 +17,10 @@ bool Model::waits_before(const Waiting& a, const Waiting& b) const {
 }
 
 void Model::forget(std::uint64_t id, std::uint64_t group) {
-  queue_.erase(
-      std::remove_if(queue_.begin(), queue_.end(), [&](const Waiting& w) { return w.id == id && w.group == group; }),
-      queue_.end());
+  for (const auto& waiting : queue_)
+    if (waiting.id == id && waiting.group == group)
+      std::erase_if(reservations_, [&](const auto& item) { return item.second.holder_age == waiting.age; });
+  std::erase_if(queue_, [&](const Waiting& w) { return w.id == id && w.group == group; });
 }
 
 // -- quotas ----------------------------------------------------------------------------------------
@@ -31,7 +32,7 @@ std::int64_t Model::used_by(const std::string& owner) const {
       for (const auto& device : held.amounts.devices)
         sum += device.share.units();
   for (const auto& [id, rest] : remains_)
-    if (rest.request.owner == owner)
+    if (rest.request.owner == owner && rest.lender == 0)
       for (const auto& device : rest.amounts.devices)
         sum += device.share.units();
   for (const auto& [id, group] : groups_)
@@ -230,9 +231,10 @@ void Model::end(std::uint64_t id) {
         freed_.push_back(it->second.source);
       if (const auto& source = it->second.source; source.group != 0 && source.lease == 0)
         groups_.at(source.group).left.insert(source.bundle);
-      if (it->second.stays)
-        keep_rest(it->first, it->second);
-      held_.erase(it);
+      const auto gone = held_.extract(it);
+      if (gone.mapped().stays)
+        keep_rest(gone.key(), gone.mapped(), gone.mapped().lender);
+      keep_rests_within(gone.key(), gone.mapped());
       again = true;
       break;
     }
@@ -257,8 +259,13 @@ void Model::end_group(std::uint64_t id, Outcomes& out) {
       forget(waiting.id, 0);
     }
   for (const auto& [number, bundle] : groups_.at(id).bundles)
-    drop_reservations_on(bundle.node);
+    give_back(id, bundle);
   groups_.erase(id);
+}
+
+void Model::give_back(std::uint64_t group, const BundleGrant& bundle) {
+  drop_reservations_in({bundle.node, group, bundle.bundle, 0});
+  freed_.push_back({bundle.node, 0, 0, 0});
 }
 
 void Model::lose_on(const std::string& name, std::optional<int> index, Outcomes& out) {
@@ -298,19 +305,29 @@ void Model::keep_remains(const std::map<std::uint64_t, Held>& before, const Outc
       ids.insert(outcome.request);
   for (const auto id : ids) {
     const auto& was = before.at(id);
-    bool within = false;
-    for (auto lender = was.lender; lender != 0; lender = before.at(lender).lender)
-      within = within || held_.count(lender) > 0 || remains_.count(lender) > 0;
-    if (within)
-      continue;
+    auto lender = was.lender;
+    while (lender != 0 && held_.count(lender) == 0 && remains_.count(lender) == 0)
+      lender = before.at(lender).lender;
     if (const auto lends = held_.find(id); lends != held_.end())
       lends->second.stays = true;
     else
-      keep_rest(id, was);
+      keep_rest(id, was, lender);
   }
 }
 
-void Model::keep_rest(std::uint64_t id, const Held& was) {
+// The lease of a lender is gone: what lost borrowers keep is a part of what is kept of it, or nobody else's.
+void Model::keep_rests_within(std::uint64_t lender, const Held& was) {
+  const auto within = remains_;
+  for (const auto& [id, rest] : within)
+    if (rest.lender == lender) {
+      remains_.erase(id);
+      auto of = rest;
+      of.request.owner = was.request.owner;
+      keep_rest(id, of, was.stays ? lender : was.lender);
+    }
+}
+
+void Model::keep_rest(std::uint64_t id, const Held& was, std::uint64_t lender) {
   const auto& source = was.source;
   Held rest;
   rest.source = {source.node, 0, 0, 0};
@@ -319,7 +336,22 @@ void Model::keep_rest(std::uint64_t id, const Held& was) {
                 [&](const DeviceGrant& device) { return nodes_.at(source.node).failed.count(device.index) > 0; });
   rest.request.owner =
       source.group != 0 && source.lease == 0 ? groups_.at(source.group).request.owner : was.request.owner;
-  charged_ = charged_ || !rest.request.owner.empty();
+  rest.lender = lender;
+  if (const auto of = remains_.find(lender); of != remains_.end()) {
+    for (const auto& mine : rest.amounts.devices)
+      for (auto& device : of->second.amounts.devices)
+        if (device.index == mine.index) {
+          device.share -= mine.share;
+          device.memory_bytes -= mine.memory_bytes;
+        }
+    of->second.amounts.cpus -= rest.amounts.cpus;
+    for (const auto& [name, amount] : rest.amounts.resources)
+      of->second.amounts.resources[name] -= amount;
+    rest.lender = of->second.lender;
+    rest.request.owner = of->second.request.owner;
+  } else if (lender == 0) {
+    charged_ = charged_ || !rest.request.owner.empty();
+  }
   remains_[id] = rest;
 }
 
@@ -328,8 +360,10 @@ void Model::lose_bundles(std::uint64_t id, const std::set<int>& numbers, Outcome
   auto& group = groups_.at(id);
   lose(held_in(id, [&](int bundle) { return numbers.count(bundle) > 0; }), out);
   forget(0, id);
-  for (const auto number : numbers)
+  for (const auto number : numbers) {
+    give_back(id, group.bundles.at(number));
     group.bundles.erase(number);
+  }
   if (group.request.shrinks) {
     group.gone.insert(numbers.begin(), numbers.end());
     group.shrunk = true;
@@ -370,7 +404,7 @@ void Model::shrink_groups(Outcomes& out) {
       });
       if (!group.request.shrinks || used || group.bundles.count(number) == 0)
         continue;
-      drop_reservations_on(group.bundles.at(number).node);
+      give_back(id, group.bundles.at(number));
       group.bundles.erase(number);
       group.gone.insert(number);
       if (!tell(id, Event::Kind::released))
@@ -419,12 +453,14 @@ Model::Outcomes Model::release(std::uint64_t id, const std::vector<Event>& event
   Outcomes out;
   pass_time(events, out);
   out.push_back({Event::Kind::released, id, 0, {}});
-  if (const auto rest = remains_.extract(id); !rest.empty())
-    freed_.push_back(rest.mapped().source);
-  else if (const auto lends = held_.find(id); lends->second.stays)
+  if (const auto rest = remains_.extract(id); !rest.empty()) {
+    if (rest.mapped().lender == 0)
+      freed_.push_back(rest.mapped().source);
+  } else if (const auto lends = held_.find(id); lends->second.stays) {
     lends->second.stays = false;
-  else
+  } else {
     end(id);
+  }
   settle(events, out);
   return out;
 }
@@ -487,8 +523,7 @@ void Model::pass_time(const std::vector<Event>& events, Outcomes& out) {
   for (auto& [priority, reservation] : reservations_) {
     if (!reservation.held || reservation.until > now_)
       continue;
-    for (const auto& device : reservation.taken.amounts.devices)
-      ++reservation.vain[{reservation.taken.source, device.index}];
+    count_in_vain(reservation);
     reservation.held = false;
     reservation.since = now_;
     reservation.passes = 0;

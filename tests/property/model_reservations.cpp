@@ -7,6 +7,26 @@
 
 namespace model {
 
+namespace {
+
+std::int64_t missing_part(Share asked, Share free) {
+  __extension__ using Wide = unsigned __int128;
+  if (asked <= free)
+    return 0;
+  const auto missing = static_cast<Wide>((asked - free).units());
+  const auto all = static_cast<Wide>(asked.units());
+  return static_cast<std::int64_t>((missing * static_cast<Wide>(Share::one) + all - 1) / all);
+}
+
+std::int64_t missing_besides_devices(const Amounts& wanted, const Amounts& free) {
+  auto missing = missing_part(wanted.cpus, free.cpus);
+  for (const auto& [name, amount] : wanted.resources)
+    missing += missing_part(amount, free.resources.count(name) > 0 ? free.resources.at(name) : Share{});
+  return missing;
+}
+
+} // namespace
+
 // Of each priority, the first in the queue that a place could be held back for.
 std::map<int, const Waiting*, std::greater<>> Model::oldest() const {
   std::map<int, const Waiting*, std::greater<>> result;
@@ -113,10 +133,10 @@ void Model::reserve(const Waiting& waiting) {
 }
 
 std::pair<std::int64_t, std::int64_t> Model::cost_of(const Taken& place, const Reservation& reservation) const {
-  std::pair<std::int64_t, std::int64_t> cost{0, 0};
   const auto free = left_of(place.source, false, {});
-  if (place.amounts.devices.empty())
-    cost.second = std::max<std::int64_t>(0, (place.amounts.cpus - free.cpus).units());
+  std::pair<std::int64_t, std::int64_t> cost{0, missing_besides_devices(place.amounts, free)};
+  if (const auto vain = reservation.vain.find({place.source, -1}); vain != reservation.vain.end())
+    cost.first += vain->second;
   for (const auto& wanted : place.amounts.devices) {
     if (const auto vain = reservation.vain.find({place.source, wanted.index}); vain != reservation.vain.end())
       cost.first += vain->second;
@@ -170,7 +190,10 @@ void Model::move_reservations() {
       continue;
     const auto& r = holder->request;
     for (const auto& source : freed) {
-      const bool there = nodes_.count(source.node) > 0 && (source.group == 0 || groups_.count(source.group) > 0);
+      const bool there =
+          nodes_.count(source.node) > 0
+          && (source.group == 0
+              || (groups_.count(source.group) > 0 && groups_.at(source.group).bundles.count(source.bundle) > 0));
       if (!there || source.group != r.group.value() || (source.group == 0 && nodes_.at(source.node).draining)
           || (source.group != 0 && !draws_from(r, source.bundle)))
         continue;
@@ -179,6 +202,30 @@ void Model::move_reservations() {
         reservation.taken = best->second;
     }
   }
+}
+
+// What is short, by device or (as -1) besides devices; if nothing is, the place.
+void Model::count_in_vain(Reservation& reservation) const {
+  const auto& [source, wanted] = reservation.taken;
+  const auto free = left_of(source, false, {});
+  bool any = false;
+  for (const auto& device : wanted.devices)
+    for (const auto& left : free.devices)
+      if (left.index == device.index && (left.share < device.share || left.memory_bytes < device.memory_bytes)) {
+        ++reservation.vain[{source, device.index}];
+        any = true;
+      }
+  if (!any || missing_besides_devices(wanted, free) > 0)
+    ++reservation.vain[{source, -1}];
+}
+
+void Model::drop_reservations_in(const Source& source) {
+  for (auto& [priority, reservation] : reservations_)
+    if (reservation.held && reservation.taken.source == source) {
+      reservation.held = false;
+      reservation.since = now_;
+      reservation.passes = 0;
+    }
 }
 
 void Model::drop_reservations_on(const std::string& name) {

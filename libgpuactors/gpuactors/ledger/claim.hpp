@@ -37,7 +37,8 @@ struct Claim {
   /// Grants behind the holder, since then, that took what it could have used.
   int passes = 0;
   std::optional<Reservation> reservation;
-  /// How often a device (pool id, index) was reserved in vain, so that the next attempt looks elsewhere.
+  /// How often a device (pool id, index) was reserved in vain, so that the next attempt looks elsewhere. The index is
+  /// -1 for what a pool has besides devices.
   std::map<std::pair<std::uint64_t, int>, int> vain;
 
   void count_anew(TimePoint now) {

@@ -38,6 +38,14 @@ struct Words {
   bool on_one_device = false;
 };
 
+// Returns what the request needs of the first device that it may go to.
+Need need_in(const Node& node, const ResourceRequest& request) {
+  for (const auto& slot : node.pool.slots)
+    if (const auto& spec = node.device(slot); slot.ok && is_of_type(spec.accelerator_type, request.accelerator_type))
+      return need_on(request, spec.memory_bytes);
+  return need_on(request, node.spec.devices.front().memory_bytes);
+}
+
 Words words_of_devices(const Pool& pool, const ResourceRequest& request, const Refusal& refusal,
                        const std::string& free) {
   const bool whole = wants_whole_devices(request);
@@ -48,8 +56,7 @@ Words words_of_devices(const Pool& pool, const ResourceRequest& request, const R
   if (whole)
     return {fmt::format("{} with {} each{}", describe_devices(request), describe_bytes(request.memory_bytes), free),
             count, false};
-  return {fmt::format("{} on one device{}{}",
-                      describe_bytes(need_on(request, pool.node->spec.devices.front().memory_bytes).bytes),
+  return {fmt::format("{} on one device{}{}", describe_bytes(need_in(*pool.node, request).bytes),
                       request.accelerator_type.empty() ? "" : " of type " + request.accelerator_type, free),
           "the most is " + describe_bytes(static_cast<std::uint64_t>(refusal.has)), true};
 }

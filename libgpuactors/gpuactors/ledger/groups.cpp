@@ -87,14 +87,14 @@ void Ledger::answer_group(GroupId id, GroupRequest& request, Events& events) {
   const auto* known = queue_.find_shape(key);
   const auto prospect = known != nullptr ? known->prospect : prospect_of(key);
   const bool may_queue = asked.queue && asked.queue_timeout != Duration::zero();
-  if (auto refusal = refuse_to_queue(key, prospect, asked.wait_for_nodes, may_queue)) {
+  if (auto refusal = refuse_to_queue(key, prospect, group.key, asked.wait_for_nodes, may_queue)) {
     groups_.erase(id);
     refusal->group = id;
     events.push_back(std::move(*refusal));
     return;
   }
   enqueue_group(id, group, prospect);
-  events.push_back(Event::about(id, Event::Kind::pending, Errc::none, why_pending(key, prospect)));
+  events.push_back(Event::about(id, Event::Kind::pending, Errc::none, why_pending(key, prospect, group.key)));
 }
 
 void Ledger::enqueue_group(GroupId id, GroupRecord& group, Prospect prospect) {
@@ -200,7 +200,7 @@ void Ledger::refuse_waiting_in(GroupId id, const std::set<int>* numbers, const s
 }
 
 void Ledger::give_back(const GroupRecord& group, Bundle& bundle) {
-  drop_reservations_on(*bundle.source->node);
+  drop_reservations_in(*bundle.pool);
   GPUACTORS_LEDGER_CHECK(bundle.pool->is_untouched(), "a bundle was removed while something in it is held");
   table_.give_back(*bundle.source, bundle.grant.devices, bundle.grant.cpus, bundle.grant.resources);
   discharge(group.request.owner, bundle.grant.devices);
@@ -245,6 +245,8 @@ void Ledger::take_out(GroupRecord& group, const std::set<int>& numbers) {
     if (is_out(bundle))
       give_back(group, bundle);
   std::erase_if(group.bundles, is_out);
+  // While they wait, those who hold leases in the other bundles kept these from their children.
+  recheck_due_ = recheck_due_ || !waiting_children_.empty();
 }
 
 void Ledger::shrink_groups(Events& events) {

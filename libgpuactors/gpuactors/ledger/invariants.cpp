@@ -73,6 +73,10 @@ void Ledger::check() const {
   }
   for (const auto& [id, rest] : remains_) {
     GPUACTORS_LEDGER_CHECK(records_.count(id) == 0, "a lease is held and lost");
+    GPUACTORS_LEDGER_CHECK(!rest.parent || records_.count(rest.parent) == 1,
+                           "what is kept of a lost lease is a part of one that is not there");
+    if (rest.parent)
+      continue;
     sums[&table_.find(rest.node)->pool].add(rest.devices, rest.cpus, rest.resources);
     count(rest.owner, rest.devices);
   }

@@ -194,8 +194,9 @@ public:
   [[nodiscard]] const Lease* find_lease(LeaseId id) const;
 
   /// Returns what remains of leases that were lost with a device, until their holders have ended: first those that
-  /// lend nothing, then the others, each ordered by id. Of some, nothing remains. Remains belong to no group and no
-  /// other lease. What a lease had lent is kept with its remains.
+  /// lend nothing, then the others, each ordered by id. Of some, nothing remains. Remains belong to no group. What a
+  /// lost borrower keeps is its own, and taken off its lender's; as long as other borrowers keep the lender's lease
+  /// whole, it is counted there, and has that lease as its `parent`.
   [[nodiscard]] std::vector<Lease> remains() const;
 
   /// Returns what remains of a lost lease, or null. Valid until the next call that changes the ledger.
@@ -250,6 +251,9 @@ public:
   /// not consider loans from a `parent`, nor quotas.
   [[nodiscard]] std::vector<NodeVerdict> verdicts(const ResourceRequest& request, RequestId waiting = {}) const;
 
+  /// Likewise to a bundle of a waiting group.
+  [[nodiscard]] std::vector<NodeVerdict> verdicts(const ResourceRequest& bundle, GroupId waiting) const;
+
   /// Recomputes every sum from the leases and aborts if the accounts disagree. Slow: for tests.
   void check() const;
 
@@ -273,6 +277,7 @@ private:
   using LeaseRecords = std::map<LeaseId, LeaseRecord>;
   using GroupRecords = std::map<GroupId, GroupRecord>;
   // What is kept of lost leases, with their ids: taken from their nodes, and counted in the quotas of their `owner`.
+  // With a `parent`, it is neither: it is a part of that lease, which has a record.
   using Remains = std::map<LeaseId, Lease>;
 
   // The place found for a request, with its lender or bundle, if any.
@@ -295,10 +300,10 @@ private:
   const Lease& record_lease(Lease&& lease, Pool& source);
   void enqueue_or_refuse(RequestId id, ResourceRequest& request, QueueKey key, Events& events);
   // Returns the answer, yet without an id, to a request or group of this shape that may not wait.
-  std::optional<Event> refuse_to_queue(const ShapeKey& key, const Prospect& prospect, bool waits_for_nodes,
+  std::optional<Event> refuse_to_queue(const ShapeKey& key, const Prospect& prospect, QueueKey at, bool waits_for_nodes,
                                        bool may_queue) const;
-  // Like `why_pending`, found once for all entries of a shape.
-  std::string shared_reason(Shape& shape) const;
+  // Like `why_pending`, found once for all entries of a shape, but for reservations.
+  std::string shared_reason(Shape& shape, QueueKey at) const;
   // Advances the time: ends expired waits, and ends and begins reservations.
   void pass_time(TimePoint now, Events& events);
   // Puts the answer to a call before the events of the time that has passed.
@@ -331,7 +336,8 @@ private:
   Prospect prospect_with(const ShapeKey& key, std::int64_t charge);
   // Returns whether a shape that does not fit, seen through `lens`, would fit if no node were drained.
   bool fits_with_drained(const ShapeKey& key, Lens lens);
-  std::string why_pending(const ShapeKey& key, const Prospect& prospect) const;
+  // Returns why a shape waits that is in the queue `at` a place.
+  std::string why_pending(const ShapeKey& key, const Prospect& prospect, QueueKey at) const;
   // Like `why_pending`, ignoring reservations: empty if only they are in the way.
   std::string why_blocked(const ShapeKey& key, const Prospect& prospect) const;
   // Names the drained nodes that a shape waits for.
@@ -341,8 +347,11 @@ private:
   Error infeasible(const ShapeKey& key) const;
   // Returns whether none of the nodes that the shape may go to has its type.
   bool lacks_type(const ShapeKey& key) const;
-  // Names the holder of the first reservation that binds `key`.
-  std::string held_back_for(QueueKey key) const;
+  // Names the holder of the first reservation that binds `at` and leaves too little of a pool where it is: `fits` says
+  // whether what is asked for would fit there, seen through a lens.
+  std::string held_back_for(QueueKey at, const std::function<bool(const Pool&, const Lens&)>& fits) const;
+  std::string held_back_for(const ShapeKey& key, QueueKey at) const;
+  std::vector<NodeVerdict> verdicts_at(const ResourceRequest& request, QueueKey key) const;
 
   // -- lending.cpp: leases that lend to the children of their holders, and their end -----------
 
@@ -363,6 +372,8 @@ private:
   void end_lease(LeaseRecords::iterator it);
   // Gives back the resources of an ended lease without borrowers. Returns its lender, which may be next, or none.
   LeaseId give_back(LeaseRecords::iterator it);
+  // Returns whether the end of `lease` can change what a child of `parent` may ever get.
+  bool counts_on(LeaseId parent, LeaseId lease) const;
   // Turns the waiting requests of an ended task's children into ordinary ones.
   void orphan(LeaseId parent);
   void add_descendants(std::set<LeaseId>& ids) const;
@@ -433,8 +444,12 @@ private:
   // Keeps what the leases that these events lost have besides failed devices: it is back at the node, and still in use.
   // `lenders` has who lent each lease its part, as it was before.
   void keep_remains(std::span<const Event> events, const std::map<LeaseId, LeaseId>& lenders);
-  // Takes what is left of a lost lease anew from its node.
-  void keep_rest(Lease rest);
+  // Keeps what is left of a lost lease: as a part of `lender`'s, if anything of that is still taken, or else taken anew
+  // from its node.
+  void keep_rest(Lease rest, LeaseId lender);
+  // The lease of a lender has gone: keeps what lost borrowers keep of it, of what is kept of it itself if its holder
+  // stays.
+  void keep_rests_within(const Lease& lender, bool lender_stays);
   // Gives that back, of one lease or of all on a node.
   void free_remains(Remains::iterator it);
   void free_remains_on(const Node& node);
@@ -459,6 +474,8 @@ private:
   void make_due_reservations();
   void reserve(const Entry& entry);
   std::vector<ReservedPlace> choose_target(const Entry& entry, const Claim& claim);
+  // For a group: without what was reserved in vain, as far as it fits without.
+  std::vector<ReservedPlace> choose_group_target(const Entry& entry, const Claim& claim);
   // Returns the lens for choosing a place to reserve: total amounts, less the reservations before the entry, the
   // bundles that its group keeps, and the leases of its ancestors.
   Lens target_lens(const Entry& entry) const;
@@ -466,7 +483,11 @@ private:
   void move_reservations();
   bool may_draw_from(const Pool& pool, const ResourceRequest& request) const;
   bool expire_reservations();
+  // Drop the reservations with a place on a node, also in bundles there, or in one pool.
+  template <class Matches>
+  void drop_reservations_if(Matches matches);
   void drop_reservations_on(const Node& node);
+  void drop_reservations_in(const Pool& pool);
   // Ends the claim's reservation, so that others can use its places.
   void end_reservation(Claim& claim);
 

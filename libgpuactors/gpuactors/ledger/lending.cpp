@@ -4,6 +4,8 @@
 #include <gpuactors/ledger/check.hpp>
 #include <gpuactors/ledger/ledger.hpp>
 
+#include <algorithm>
+
 namespace gpuactors {
 
 using ledger_detail::counts_in_quota;
@@ -116,18 +118,34 @@ LeaseId Ledger::give_back(LeaseRecords::iterator it) {
     if (group.request.shrinks)
       left_bundles_.emplace(lease.group, lease.bundle);
   }
-  auto rest = record.holder_stays ? std::optional{std::move(lease)} : std::nullopt;
-  records_.erase(it);
-  if (rest)
-    keep_rest(std::move(*rest));
+  const auto ended = records_.extract(it);
+  const bool stays = ended.mapped().holder_stays;
+  if (stays)
+    keep_rest(ended.mapped().lease, lender);
+  if (ended.mapped().lent && !remains_.empty())
+    keep_rests_within(ended.mapped().lease, stays);
   return lender;
 }
 
+// What the child can get depends on the leases of those who wait for it, and on those that lent to them.
+bool Ledger::counts_on(LeaseId parent, LeaseId lease) const {
+  for (auto id = parent; id;) {
+    const auto ancestor = records_.find(id);
+    if (ancestor == records_.end() || (ancestor->second.ended && id != lease))
+      return false;
+    for (auto lender = ancestor; lender != records_.end(); lender = records_.find(lender->second.lease.parent))
+      if (lender->first == lease)
+        return true;
+    id = ancestor->second.lease.asked_by;
+  }
+  return false;
+}
+
 void Ledger::orphan(LeaseId parent) {
-  if (waiting_children_.empty())
-    return;
   // Descendants further down may have counted on a loan from this lease.
-  recheck_due_ = true;
+  recheck_due_ = recheck_due_ || std::any_of(waiting_children_.begin(), waiting_children_.end(), [&](const auto& item) {
+                   return counts_on(item.first, parent);
+                 });
   if (waiting_children_.erase(parent) == 0)
     return;
   std::vector<QueueKey> moving;

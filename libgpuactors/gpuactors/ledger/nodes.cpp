@@ -11,6 +11,23 @@ namespace gpuactors {
 
 namespace {
 
+// Takes what a borrower keeps off what is kept of its lender's lease, which includes it.
+void take_off(Lease& rest, const Lease& borrower) {
+  for (const auto& device : borrower.devices) {
+    const auto it = std::find_if(rest.devices.begin(), rest.devices.end(),
+                                 [&](const DeviceGrant& mine) { return mine.index == device.index; });
+    GPUACTORS_LEDGER_CHECK(it != rest.devices.end(), "a borrower keeps of a device what its lender did not have");
+    it->share -= device.share;
+    it->memory_bytes -= device.memory_bytes;
+    if (it->share == Share{} && it->memory_bytes == 0)
+      rest.devices.erase(it);
+  }
+  rest.cpus -= borrower.cpus;
+  for (const auto& [name, amount] : borrower.resources)
+    if (const auto it = rest.resources.find(name); it != rest.resources.end())
+      it->second -= amount;
+}
+
 Failure no_node(const ledger_detail::NodeTable& table, std::string_view name) {
   return fail(Errc::not_found, fmt::format("there is no node \"{}\"{}", name, did_you_mean(name, table.names())));
 }
@@ -177,48 +194,67 @@ Result<Ledger::Events> Ledger::fail_device(std::string_view name, int index, Tim
 }
 
 void Ledger::keep_remains(std::span<const Event> events, const std::map<LeaseId, LeaseId>& lenders) {
-  const auto within_another = [&](LeaseId id) {
+  // Returns the nearest lender of whose lease anything is still taken.
+  const auto lender_of = [&](LeaseId id) {
     for (auto it = lenders.find(id); it != lenders.end() && it->second; it = lenders.find(it->second))
       if (records_.count(it->second) > 0 || remains_.count(it->second) > 0)
-        return true;
-    return false;
+        return it->second;
+    return LeaseId{};
   };
-  // Lenders first: what is kept of a lease includes what it had lent.
+  // Lenders first: what borrowers keep is taken off that.
   std::map<LeaseId, const Event*> lost;
   for (const auto& event : events)
     if (event.kind == Event::Kind::lost && event.lease)
       lost.emplace(event.lease->id, &event);
-  for (const auto& [id, event] : lost) {
-    if (within_another(id))
-      continue;
+  for (const auto& [id, event] : lost)
     // Nothing of it has come back while others have parts of it that were not lost.
-    if (const auto lender = records_.find(id); lender != records_.end())
-      lender->second.holder_stays = true;
+    if (const auto record = records_.find(id); record != records_.end())
+      record->second.holder_stays = true;
     else
-      keep_rest(*event->lease);
-  }
+      keep_rest(*event->lease, lender_of(id));
 }
 
-void Ledger::keep_rest(Lease rest) {
+void Ledger::keep_rest(Lease rest, LeaseId lender) {
   auto& pool = table_.find(rest.node)->pool;
   std::erase_if(rest.devices, [&](const DeviceGrant& device) { return !pool.slot(device.index)->ok; });
   if (const auto group = groups_.find(rest.group); group != groups_.end())
     rest.owner = group->second.request.owner;
   rest.group = GroupId{};
   rest.bundle = 0;
-  rest.parent = LeaseId{};
-  table_.take(pool, rest.devices, rest.cpus, rest.resources);
-  charge(rest.owner, rest.devices);
+  rest.parent = lender;
+  if (const auto of = remains_.find(lender); of != remains_.end()) {
+    take_off(of->second, rest);
+    rest.parent = of->second.parent;
+    rest.owner = of->second.owner;
+  } else if (!lender) {
+    table_.take(pool, rest.devices, rest.cpus, rest.resources);
+    charge(rest.owner, rest.devices);
+  }
   const auto id = rest.id;
   remains_.emplace(id, std::move(rest));
 }
 
+void Ledger::keep_rests_within(const Lease& lender, bool lender_stays) {
+  std::vector<LeaseId> ids;
+  for (const auto& [id, rest] : remains_)
+    if (rest.parent == lender.id)
+      ids.push_back(id);
+  for (const auto id : ids) {
+    auto rest = std::move(remains_.extract(id).mapped());
+    rest.owner = lender.owner;
+    keep_rest(std::move(rest), lender_stays ? lender.id : lender.parent);
+  }
+}
+
 void Ledger::free_remains(Remains::iterator it) {
   const auto& rest = it->second;
-  auto& pool = table_.find(rest.node)->pool;
-  table_.give_back(pool, rest.devices, rest.cpus, rest.resources);
-  discharge(rest.owner, rest.devices);
-  note_given_back(pool, {});
+  // What is still in a lender's lease goes back with that.
+  if (!rest.parent) {
+    auto& pool = table_.find(rest.node)->pool;
+    table_.give_back(pool, rest.devices, rest.cpus, rest.resources);
+    discharge(rest.owner, rest.devices);
+    note_given_back(pool, {});
+  }
   remains_.erase(it);
 }
 

@@ -158,9 +158,9 @@ std::string Ledger::why_drained(const ShapeKey& key) const {
                         : "every node that could serve it is being drained: " + names;
 }
 
-std::string Ledger::why_pending(const ShapeKey& key, const Prospect& prospect) const {
+std::string Ledger::why_pending(const ShapeKey& key, const Prospect& prospect, QueueKey at) const {
   auto reason = why_blocked(key, prospect);
-  return reason.empty() ? held_back_for(QueueKey::last_of(key.request.priority)) : reason;
+  return reason.empty() ? held_back_for(key, at) : reason;
 }
 
 std::string Ledger::why_blocked(const ShapeKey& key, const Prospect& prospect) const {
@@ -185,23 +185,58 @@ std::string Ledger::why_blocked(const ShapeKey& key, const Prospect& prospect) c
   return explain_bundles(group, request, lens, table_.types());
 }
 
-std::string Ledger::held_back_for(QueueKey key) const {
-  for (const auto& [priority, claim] : claims_)
-    if (const auto* holder = queue_.find(claim.holder);
-        claim.reservation && claim.holder < key && holder != nullptr && !claim.reservation->places.empty()) {
-      const auto& place = claim.reservation->places.front();
-      const auto id = holder->request ? holder->request.value() : holder->group.value();
-      const auto left = std::chrono::duration<double>(claim.reservation->until - now_).count();
-      return fmt::format("what is free is held back for {}, which has waited longer: on node {}, for at most {:.3g} s",
-                         named(holder->request ? "request" : "placement group", id, holder->name),
-                         place.at.pool->node->spec.name, left);
+std::string Ledger::held_back_for(QueueKey at, const std::function<bool(const Pool&, const Lens&)>& fits) const {
+  const auto text = [this](const Claim& claim, const ReservedPlace& place) {
+    const auto& holder = *queue_.find(claim.holder);
+    const auto id = holder.request ? holder.request.value() : holder.group.value();
+    const auto left = std::chrono::duration<double>(claim.reservation->until - now_).count();
+    return fmt::format("what is free is held back for {}, which has waited longer: on node {}, for at most {:.3g} s",
+                       named(holder.request ? "request" : "placement group", id, holder.name),
+                       place.at.pool->node->spec.name, left);
+  };
+  // Bundles that fit one by one, and not together, are in the way of nothing alone.
+  std::string likely;
+  Lens bound;
+  for (auto it = claims_.rbegin(); it != claims_.rend(); ++it) {
+    const auto& claim = it->second;
+    if (!claim.reservation || !(claim.holder < at))
+      continue;
+    const auto& places = claim.reservation->places;
+    for (const auto& place : places)
+      bound.holds.push_back({place.at.pool, &place.at.devices, place.cpus, &place.resources});
+    for (const auto& place : places) {
+      const auto& pool = *place.at.pool;
+      if (!fits(pool, Lens{}))
+        continue;
+      if (!fits(pool, bound))
+        return text(claim, place);
+      if (likely.empty())
+        likely = text(claim, place);
     }
-  return "what is free is held back for a request that has waited longer";
+  }
+  return likely.empty() ? "what is free is held back for a request that has waited longer" : likely;
+}
+
+std::string Ledger::held_back_for(const ShapeKey& key, QueueKey at) const {
+  return held_back_for(at, [&](const Pool& pool, const Lens& lens) {
+    const auto fits = [&](const ResourceRequest& request) {
+      return may_draw_from(pool, request) && place_in(pool, request, lens).has_value();
+    };
+    return key.is_group() ? std::any_of(key.bundles.begin(), key.bundles.end(), fits) : fits(key.request);
+  });
 }
 
 std::vector<NodeVerdict> Ledger::verdicts(const ResourceRequest& request, RequestId waiting) const {
   const auto* entry = waiting ? queue_.find(waiting) : nullptr;
-  const auto key = entry != nullptr ? entry->key : QueueKey::last_of(request.priority);
+  return verdicts_at(request, entry != nullptr ? entry->key : QueueKey::last_of(request.priority));
+}
+
+std::vector<NodeVerdict> Ledger::verdicts(const ResourceRequest& bundle, GroupId waiting) const {
+  const auto* entry = entry_of(waiting);
+  return verdicts_at(bundle, entry != nullptr ? entry->key : QueueKey::last_of(bundle.priority));
+}
+
+std::vector<NodeVerdict> Ledger::verdicts_at(const ResourceRequest& request, QueueKey key) const {
   const Lens now{Lens::Amount::free, {}};
   const Lens all{Lens::Amount::all, {}, true};
   const auto bound = binding(key);
@@ -219,7 +254,9 @@ std::vector<NodeVerdict> Ledger::verdicts(const ResourceRequest& request, Reques
     if (auto reason = explain_here(pool, request, now, types, new_lease); !reason.empty())
       return verdict(Kind::busy, std::move(reason));
     if (!explain_here(pool, request, bound, types, new_lease).empty())
-      return verdict(Kind::held_back, held_back_for(key));
+      return verdict(Kind::held_back, held_back_for(key, [&](const Pool& reserved, const Lens& lens) {
+                       return &reserved == &pool && explain_here(pool, request, lens, types, new_lease).empty();
+                     }));
     return verdict(Kind::fits, {});
   };
   std::vector<NodeVerdict> verdicts;

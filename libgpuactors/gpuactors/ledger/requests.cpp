@@ -132,7 +132,7 @@ void Ledger::enqueue_or_refuse(RequestId id, ResourceRequest& request, QueueKey 
   auto* known = queue_.find_shape(shape_key);
   const auto prospect = known != nullptr ? known->prospect : prospect_of(shape_key);
   const bool may_queue = request.queue && request.queue_timeout != Duration::zero();
-  if (auto refusal = refuse_to_queue(shape_key, prospect, request.wait_for_nodes, may_queue)) {
+  if (auto refusal = refuse_to_queue(shape_key, prospect, key, request.wait_for_nodes, may_queue)) {
     refusal->request = id;
     events.push_back(std::move(*refusal));
     return;
@@ -140,7 +140,7 @@ void Ledger::enqueue_or_refuse(RequestId id, ResourceRequest& request, QueueKey 
   // The reason of a new shape is not kept: if all requests differ, nobody reads it again, and a million texts would
   // cost memory.
   events.push_back(Event::about(id, Event::Kind::pending, Errc::none,
-                                known != nullptr ? shared_reason(*known) : why_pending(shape_key, prospect)));
+                                known != nullptr ? shared_reason(*known, key) : why_pending(shape_key, prospect, key)));
   const auto deadline = request.queue_timeout ? deadline_after(now_, *request.queue_timeout) : never;
   auto& shape = queue_.shape_of(std::move(shape_key), prospect);
   queue_.add(Entry{key,
@@ -158,14 +158,14 @@ void Ledger::enqueue_or_refuse(RequestId id, ResourceRequest& request, QueueKey 
     ++groups_.at(request.group).waiting;
 }
 
-std::optional<Event> Ledger::refuse_to_queue(const ShapeKey& key, const Prospect& prospect, bool waits_for_nodes,
-                                             bool may_queue) const {
+std::optional<Event> Ledger::refuse_to_queue(const ShapeKey& key, const Prospect& prospect, QueueKey at,
+                                             bool waits_for_nodes, bool may_queue) const {
   if (prospect.needs_new_node() && !waits_for_nodes && !expecting_) {
     const auto error = infeasible(key);
     return Event::about(RequestId{}, Event::Kind::infeasible, error.code(), error.message());
   }
   if (!may_queue)
-    return Event::about(RequestId{}, Event::Kind::rejected, Errc::no_capacity, why_pending(key, prospect));
+    return Event::about(RequestId{}, Event::Kind::rejected, Errc::no_capacity, why_pending(key, prospect, at));
   if (queue_.entries().size() >= options_.max_pending)
     return Event::about(RequestId{}, Event::Kind::rejected, Errc::queue_full,
                         fmt::format("{} requests wait already, more are not taken: try again when some are done",
@@ -173,14 +173,14 @@ std::optional<Event> Ledger::refuse_to_queue(const ShapeKey& key, const Prospect
   return std::nullopt;
 }
 
-std::string Ledger::shared_reason(Shape& shape) const {
+std::string Ledger::shared_reason(Shape& shape, QueueKey at) const {
   const auto& key = *shape.key;
   // The table's version does not cover the free amounts of bundles, nor changes of quotas, which drop the text.
   if (!shape.reason || shape.reason->version != table_.version() || key.request.group)
     shape.reason = std::make_unique<ledger_detail::Reason>(
         ledger_detail::Reason{why_blocked(key, shape.prospect), table_.version()});
   // An empty text means that only reservations are in the way, which the version does not cover either.
-  return shape.reason->text.empty() ? why_pending(key, shape.prospect) : shape.reason->text;
+  return shape.reason->text.empty() ? held_back_for(key, at) : shape.reason->text;
 }
 
 // -- release, cancel, time -------------------------------------------------------------------------
@@ -243,7 +243,7 @@ void Ledger::pass_time(TimePoint now, Events& events) {
     const auto key = queue_.deadlines().begin()->second;
     const auto& entry = *queue_.find(key);
     const auto waited = std::chrono::duration<double>(entry.deadline - entry.since).count();
-    auto reason = fmt::format("waited {} s in vain: {}", waited, why_pending(*entry.shape->key, entry.shape->prospect));
+    auto reason = fmt::format("waited {} s in vain: {}", waited, shared_reason(*entry.shape, key));
     refuse_entry(key, Event::Kind::rejected, Errc::no_capacity, std::move(reason), events);
     serve = true;
   }

@@ -9,6 +9,7 @@
 #include <gpuactors/ledger/ledger.hpp>
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -27,21 +28,105 @@ using ledger_detail::Lens;
 using ledger_detail::Pool;
 using ledger_detail::ReservedPlace;
 
-// The cost of a place: previous reservations in vain, then the share that other leases still have to give back (cpus,
-// for a request without devices).
+// The cost of a place: previous reservations in vain, then what other leases still have to give back: the share of
+// devices, and of cpus and each custom resource the missing part of what is asked, in the same units.
 using Cost = std::pair<std::int64_t, std::int64_t>;
+
+constexpr int besides_devices = -1;
+
+int times_in_vain(const Claim& claim, const Pool& pool, int index) {
+  const auto vain = claim.vain.find({pool.id, index});
+  return vain == claim.vain.end() ? 0 : vain->second;
+}
+
+std::int64_t missing_part(Share asked, Share free) {
+  if (asked <= std::max(free, Share{}))
+    return 0;
+  const auto missing = asked - std::max(free, Share{});
+  return share_for_memory(static_cast<std::uint64_t>(asked.units()), static_cast<std::uint64_t>(missing.units()))
+      .units();
+}
+
+std::int64_t missing_besides_devices(const ReservedPlace& place) {
+  const auto& pool = *place.at.pool;
+  auto missing = missing_part(place.cpus, pool.free_cpus);
+  for (const auto& [name, amount] : place.resources) {
+    const auto free = pool.free_resources.find(name);
+    missing += missing_part(amount, free == pool.free_resources.end() ? Share{} : free->second);
+  }
+  return missing;
+}
 
 Cost cost_of(const ReservedPlace& place, const Claim& claim) {
   const auto& pool = *place.at.pool;
-  Cost cost;
-  if (place.at.devices.empty())
-    cost.second = std::max(place.cpus - pool.free_cpus, Share{}).units();
+  Cost cost{times_in_vain(claim, pool, besides_devices), missing_besides_devices(place)};
   for (const auto& device : place.at.devices) {
-    const auto vain = claim.vain.find({pool.id, device.index});
-    cost.first += vain == claim.vain.end() ? 0 : vain->second;
+    cost.first += times_in_vain(claim, pool, device.index);
     cost.second += std::max(device.share - pool.slot(device.index)->free_share, Share{}).units();
   }
   return cost;
+}
+
+// Counts what is still short in a reservation that ends: devices, and what a pool has besides them. If nothing is short
+// by itself, the places do not go together: the pools count.
+void count_in_vain(Claim& claim) {
+  bool any = false;
+  for (const auto& place : claim.reservation->places) {
+    const auto& pool = *place.at.pool;
+    for (const auto& device : place.at.devices) {
+      const auto& slot = *pool.slot(device.index);
+      if (slot.free_share >= device.share && slot.free_bytes >= device.memory_bytes)
+        continue;
+      ++claim.vain[{pool.id, device.index}];
+      any = true;
+    }
+    if (missing_besides_devices(place) == 0)
+      continue;
+    ++claim.vain[{pool.id, besides_devices}];
+    any = true;
+  }
+  if (any)
+    return;
+  for (const auto& place : claim.reservation->places)
+    ++claim.vain[{place.at.pool->id, besides_devices}];
+}
+
+// A device, or all of a node, that a group has reserved in vain.
+struct TriedInVain {
+  int times = 0;
+  std::int64_t missing = 0;
+  const Pool* pool = nullptr;
+  std::vector<DeviceGrant> devices;
+  Share cpus;
+  const std::map<std::string, Share>* resources = nullptr;
+
+  [[nodiscard]] ledger_detail::Hold hold() const {
+    return {pool, &devices, cpus, resources};
+  }
+};
+
+// Returns what was reserved in vain, that which is most worth another try first.
+std::vector<TriedInVain> tried_in_vain(const ledger_detail::NodeTable& table, const Claim& claim) {
+  static const std::map<std::string, Share> no_resources;
+  std::vector<TriedInVain> tried;
+  for (const auto& [name, node] : table.nodes()) {
+    const auto& pool = node.pool;
+    const auto first = claim.vain.lower_bound({pool.id, besides_devices});
+    if (first == claim.vain.end() || first->first.first != pool.id)
+      continue;
+    std::vector<DeviceGrant> all;
+    for (const auto& slot : pool.slots) {
+      all.push_back({slot.index, slot.share, slot.bytes});
+      if (const auto times = times_in_vain(claim, pool, slot.index); times > 0)
+        tried.push_back({times, (slot.share - slot.free_share).units(), &pool, {all.back()}, {}, &no_resources});
+    }
+    if (const auto times = times_in_vain(claim, pool, besides_devices); times > 0)
+      tried.push_back({times, 0, &pool, std::move(all), pool.cpus, &pool.resources});
+  }
+  std::stable_sort(tried.begin(), tried.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.times, a.missing) < std::tie(b.times, b.missing);
+  });
+  return tried;
 }
 
 std::optional<std::pair<Cost, ReservedPlace>> best_place_in(Pool& pool, const ResourceRequest& request,
@@ -179,9 +264,7 @@ bool Ledger::expire_reservations() {
   for (auto& [priority, claim] : claims_) {
     if (!claim.reservation || claim.reservation->until > now_)
       continue;
-    for (const auto& place : claim.reservation->places)
-      for (const auto& device : place.at.devices)
-        ++claim.vain[{place.at.pool->id, device.index}];
+    count_in_vain(claim);
     end_reservation(claim);
     claim.count_anew(now_);
     any = true;
@@ -221,17 +304,10 @@ Ledger::Lens Ledger::target_lens(const Entry& entry) const {
 }
 
 std::vector<Ledger::ReservedPlace> Ledger::choose_target(const Entry& entry, const Claim& claim) {
-  const auto lens = target_lens(entry);
   const auto& key = *entry.shape->key;
-  if (key.is_group()) {
-    std::vector<ReservedPlace> places;
-    auto found = place_group(table_, key.bundles, key.strategy, lens, kept_nodes(key.keeper));
-    // What was found may take more of a quota than there is: to hold it back would help nobody.
-    if (found && ledger_detail::charge_of(*found) <= quotas_.room_of(key.request.owner))
-      for (std::size_t i = 0; i < found->size(); ++i)
-        places.push_back({std::move((*found)[i]), key.bundles[i].cpus, key.bundles[i].resources});
-    return places;
-  }
+  if (key.is_group())
+    return choose_group_target(entry, claim);
+  const auto lens = target_lens(entry);
   const auto& request = key.request;
   std::optional<std::pair<Cost, ReservedPlace>> best;
   const auto consider = [&](Pool& pool) {
@@ -250,6 +326,34 @@ std::vector<Ledger::ReservedPlace> Ledger::choose_target(const Entry& entry, con
   if (!best)
     return {};
   return {std::move(best->second)};
+}
+
+std::vector<Ledger::ReservedPlace> Ledger::choose_group_target(const Entry& entry, const Claim& claim) {
+  const auto& key = *entry.shape->key;
+  const auto lens = target_lens(entry);
+  const auto tried = tried_in_vain(table_, claim);
+  std::vector<ReservedPlace> places;
+  // Without all that was in vain but the first `back` of it.
+  const auto choose = [&](std::size_t back) {
+    auto others = lens;
+    for (auto i = back; i < tried.size(); ++i)
+      others.holds.push_back(tried[i].hold());
+    auto found = place_group(table_, key.bundles, key.strategy, others, kept_nodes(key.keeper));
+    // What was found may take more of a quota than there is: to hold it back would help nobody.
+    if (!found || ledger_detail::charge_of(*found) > quotas_.room_of(key.request.owner))
+      return false;
+    places.clear();
+    for (std::size_t i = 0; i < found->size(); ++i)
+      places.push_back({std::move((*found)[i]), key.bundles[i].cpus, key.bundles[i].resources});
+    return true;
+  };
+  if (choose(0) || tried.empty() || !choose(tried.size()))
+    return places;
+  for (std::size_t too_few = 0, enough = tried.size(); too_few + 1 < enough;) {
+    const auto middle = std::midpoint(too_few, enough);
+    (choose(middle) ? enough : too_few) = middle;
+  }
+  return places;
 }
 
 void Ledger::move_reservations() {
@@ -284,14 +388,23 @@ bool Ledger::may_draw_from(const Pool& pool, const ResourceRequest& request) con
                      [&](const Bundle& bundle) { return bundle.pool.get() == &pool && bundle.serves(request); });
 }
 
-void Ledger::drop_reservations_on(const Node& node) {
+template <class Matches>
+void Ledger::drop_reservations_if(Matches matches) {
   for (auto& [priority, claim] : claims_)
     if (claim.reservation
         && std::any_of(claim.reservation->places.begin(), claim.reservation->places.end(),
-                       [&](const ReservedPlace& place) { return place.at.pool->node == &node; })) {
+                       [&](const ReservedPlace& place) { return matches(*place.at.pool); })) {
       end_reservation(claim);
       claim.count_anew(now_);
     }
+}
+
+void Ledger::drop_reservations_on(const Node& node) {
+  drop_reservations_if([&](const Pool& pool) { return pool.node == &node; });
+}
+
+void Ledger::drop_reservations_in(const Pool& pool) {
+  drop_reservations_if([&](const Pool& other) { return &other == &pool; });
 }
 
 } // namespace gpuactors

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -15,6 +16,9 @@ namespace {
 
 using ledger_detail::describe_bytes;
 using ledger_detail::Pool;
+
+// Leaves later ids and epochs more than will ever be given.
+constexpr auto most_restored = std::numeric_limits<std::uint64_t>::max() / 2;
 
 // Checks that the devices are in the pool and have that much free. `what` names their holder in texts: "lease 3".
 Result<void> check_devices(const Pool& pool, const std::vector<DeviceGrant>& devices, const std::string& what) {
@@ -133,12 +137,23 @@ Result<void> Ledger::restore(Lease lease) {
   if (holders_.count(lease.request) > 0 || queue_.find(lease.request) != nullptr)
     return fail(Errc::already_exists,
                 fmt::format("{}: its request {} is already there", name_of(lease), lease.request.value()));
-  if (lease.asked_by >= lease.id)
-    return fail(Errc::invalid_argument, fmt::format("{} was asked for by lease {}, which did not exist before it",
-                                                    name_of(lease), lease.asked_by.value()));
+  if (lease.id.value() > most_restored || lease.epoch > most_restored)
+    return fail(Errc::invalid_argument, fmt::format("{} has epoch {}: ids and epochs up to {} are allowed",
+                                                    name_of(lease), lease.epoch, most_restored));
+  if (lease.parent && lease.group)
+    return fail(Errc::invalid_argument, fmt::format("{} was lent by lease {} and is in placement group {}: one of "
+                                                    "the two is allowed",
+                                                    name_of(lease), lease.parent.value(), lease.group.value()));
+  // Both lead back to older leases only, so that no lease waits for itself.
+  if (lease.parent >= lease.id)
+    return fail(Errc::invalid_argument, fmt::format("{} was lent by lease {}, which did not exist before it",
+                                                    name_of(lease), lease.parent.value()));
   // Those who do not say who asked say who lent.
   if (!lease.asked_by)
     lease.asked_by = lease.parent;
+  if (lease.asked_by >= lease.id)
+    return fail(Errc::invalid_argument, fmt::format("{} was asked for by lease {}, which did not exist before it",
+                                                    name_of(lease), lease.asked_by.value()));
   GPUACTORS_LET(source, source_of(lease));
   GPUACTORS_TRY(check_room(*source, lease.devices, lease.cpus, lease.resources, name_of(lease)));
   last_lease_ = std::max(last_lease_, lease.id.value());

@@ -103,8 +103,10 @@ void Ledger::refuse_entry(QueueKey key, Event::Kind kind, Errc code, std::string
   const auto entry = leave_queue(key);
   if (!entry.group)
     return events.push_back(Event::about(entry.request, kind, code, std::move(reason)));
+  const auto why = kind == Event::Kind::released ? std::string{"its placement group was removed"}
+                                                 : "its placement group could not be placed: " + reason;
   events.push_back(Event::about(entry.group, kind, code, std::move(reason)));
-  end_group(groups_.find(entry.group), "its placement group could not be placed", events);
+  end_group(groups_.find(entry.group), why, events);
 }
 
 void Ledger::recheck(GroupId group, Events& events) {
@@ -122,14 +124,21 @@ void Ledger::recheck(GroupId group, Events& events) {
   }
   std::sort(in_vain.begin(), in_vain.end());
   bool ended_group = false;
+  // Found once for all that ask for the same.
+  std::map<const Shape*, Error> errors;
   for (const auto key : in_vain) {
     const auto* entry = queue_.find(key);
     // The end of a group also ended leases, which may make this request feasible.
     if (entry == nullptr || (ended_group && !prospect_of(*entry->shape->key).needs_new_node()))
       continue;
-    ended_group |= static_cast<bool>(entry->group);
-    const auto error = infeasible(*entry->shape->key);
-    refuse_entry(key, Event::Kind::infeasible, error.code(), error.message(), events);
+    const bool ends_group = static_cast<bool>(entry->group);
+    auto error = errors.find(entry->shape);
+    if (error == errors.end())
+      error = errors.emplace(entry->shape, infeasible(*entry->shape->key)).first;
+    refuse_entry(key, Event::Kind::infeasible, error->second.code(), error->second.message(), events);
+    ended_group |= ends_group;
+    if (ends_group)
+      errors.clear();
   }
 }
 

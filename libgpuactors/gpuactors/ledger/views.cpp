@@ -150,9 +150,13 @@ void Ledger::for_each_pending(std::size_t most_reasons, const std::function<bool
   for (const auto& [key, entry] : queue_.entries()) {
     auto reason = reasons.find(entry.shape);
     if (reason == reasons.end() && reasons.size() < most_reasons)
-      reason = reasons.emplace(entry.shape, why_pending(*entry.shape->key, entry.shape->prospect)).first;
-    if (!visit({entry.request, entry.group, entry.name, key.priority, entry.since,
-                reason != reasons.end() ? reason->second : std::string{}}))
+      reason = reasons.emplace(entry.shape, why_blocked(*entry.shape->key, entry.shape->prospect)).first;
+    const auto text = [&, &at = key, &waiting = entry] {
+      if (reason == reasons.end())
+        return std::string{};
+      return reason->second.empty() ? held_back_for(*waiting.shape->key, at) : reason->second;
+    };
+    if (!visit({entry.request, entry.group, entry.name, key.priority, entry.since, text()}))
       return;
   }
 }

@@ -76,10 +76,10 @@ Json to_json(const Event& event, std::size_t step) {
 
 } // namespace
 
-std::vector<Explainer::Line> Explainer::ask(const Ledger& ledger, RequestId waiting) const {
+std::vector<Explainer::Line> Explainer::ask(const Ledger& ledger) const {
   std::vector<Line> lines;
   for (std::size_t i = 0; i < asked_.size(); ++i)
-    for (auto& verdict : ledger.verdicts(asked_[i], waiting))
+    for (auto& verdict : is_group_ ? ledger.verdicts(asked_[i], group_) : ledger.verdicts(asked_[i], request_))
       lines.push_back({is_group_ ? static_cast<int>(i) : -1, std::move(verdict)});
   return lines;
 }
@@ -98,7 +98,7 @@ void Explainer::before_submit(const Ledger& ledger, std::size_t step, const std:
     return;
   asked_ = {request};
   type_ = ledger.type_name(request.type);
-  snapshots_.push_back({step, ask(ledger, {})});
+  snapshots_.push_back({step, ask(ledger)});
 }
 
 void Explainer::before_submit_group(const Ledger& ledger, std::size_t step, const std::string& id,
@@ -113,13 +113,14 @@ void Explainer::before_submit_group(const Ledger& ledger, std::size_t step, cons
   asked_ = group.bundles;
   for (auto& bundle : asked_)
     bundle.priority = group.priority;
-  snapshots_.push_back({step, ask(ledger, {})});
+  snapshots_.push_back({step, ask(ledger)});
 }
 
 void Explainer::on_event(const Ledger&, std::size_t step, const Event& event, const std::string& id) {
   // A request that the rules refuse is never submitted to the ledger, so nothing was asked for it.
   if (id == id_ && (asked_.empty() || is_group_ == static_cast<bool>(event.group))) {
     request_ = event.request ? event.request : request_;
+    group_ = event.group ? event.group : group_;
     answers_.push_back({step, event});
   }
 }
@@ -129,7 +130,7 @@ void Explainer::on_end(const Ledger& ledger, const Names&) {
     throw ScenarioError(
         fmt::format("no step has submitted \"{}\", which is to be explained{}", id_, did_you_mean(id_, alike_)));
   if (!asked_.empty() && answers_.back().event.kind == Event::Kind::pending)
-    snapshots_.push_back({std::nullopt, ask(ledger, request_)});
+    snapshots_.push_back({std::nullopt, ask(ledger)});
   json_ ? write_json() : write_text();
 }
 

@@ -43,7 +43,7 @@ private:
     std::vector<Line> lines;
   };
 
-  [[nodiscard]] std::vector<Line> ask(const Ledger& ledger, RequestId waiting) const;
+  [[nodiscard]] std::vector<Line> ask(const Ledger& ledger) const;
   void remember(const std::string& id);
   void write_text() const;
   void write_json() const;
@@ -56,7 +56,9 @@ private:
   // What the nodes are asked for: one entry for a request, one for each bundle of a group.
   std::vector<ResourceRequest> asked_;
   std::string type_;
+  // Of what waits; none when it is asked for.
   RequestId request_;
+  GroupId group_;
   std::vector<Answer> answers_;
   std::vector<Snapshot> snapshots_;
   // Similar ids, to suggest if `id_` is never submitted.
