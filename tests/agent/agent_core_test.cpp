@@ -531,6 +531,20 @@ TEST_CASE("a lease that borrows from one whose process is being killed does not 
   CHECK(scene.world.workers.size() == 1);
 }
 
+TEST_CASE("what borrows from a borrower does not start in a process whose own lease has ended") {
+  Scene scene;
+  scene.lease(1, {.isolated = true});
+  scene.come_up(1);
+  scene.begin(1);
+  scene.lease(2, {.parent = 1});
+  scene.end(1);
+  scene.lease(3, {.parent = 2});
+  REQUIRE(scene.end_of(3) != nullptr);
+  CHECK(scene.end_of(3)->error() == static_cast<std::uint32_t>(Errc::lease_revoked));
+  scene.end(2);
+  CHECK(scene.world.killed.count(1) == 1);
+}
+
 TEST_CASE("an end without a limit for its grace kills nobody") {
   Scene scene;
   scene.lease(1);

@@ -275,6 +275,24 @@ TEST_CASE("children end with a parent or a task whose node is lost", "[broker][c
   CHECK(scene.is_told(second));
 }
 
+TEST_CASE("children of a task whose device has failed end when its node is lost before it has ended",
+          "[broker][core]") {
+  Family scene;
+  const auto other = scene.add_node("n1", 8, {}, 1);
+  v1::AcquireLease tasks;
+  tasks.set_client(1);
+  tasks.set_client_request(++scene.last_request);
+  tasks.mutable_request()->set_gpu_units(10'000);
+  scene.core.acquire(tasks, {}, BrokerAnswer<Grant>{[](const Result<Grant>&) {}});
+  auto of_task = child_of(scene.world.runners.back().lease(), "of a task", 1);
+  of_task.mutable_request()->set_node("n0");
+  const auto child = scene.spawn(of_task);
+  scene.fail("n1", {0});
+  CHECK_FALSE(scene.is_told(child));
+  scene.core.peer_down(other);
+  CHECK(scene.is_told(child));
+}
+
 TEST_CASE("nothing is spawned for a life that is over", "[broker][core]") {
   Family scene;
   const auto parent = scene.spawn(1, "parent", {}, 0);

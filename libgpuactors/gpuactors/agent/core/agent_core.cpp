@@ -132,9 +132,14 @@ std::optional<v1::LeaseEnded> AgentCore::refused(const v1::Lease& lease, const T
   if (auto checked = check_environment(isolated.environment); !checked)
     return lease_end(lease.id(), lease.epoch(), checked.error());
   // In a process of its own, the lender's memory would not be counted with what is borrowed.
-  const auto lender = leases_.find(LeaseId{lease.parent()});
-  if (lender != leases_.end() && !isolated.wanted
-      && (lender->second.ended || workers_.at(lender->second.worker).ending))
+  const auto has_ended = [this](LeaseId id) {
+    const auto found = leases_.find(id);
+    return found != leases_.end() && found->second.ended;
+  };
+  const auto* lender = lender_of(lease);
+  // A process ends with its owner, when those that have borrowed by then have ended.
+  if (lender != nullptr && !isolated.wanted
+      && (lender->ending || has_ended(lender->owner) || has_ended(LeaseId{lease.parent()})))
     return lease_end(lease.id(), lease.epoch(),
                      Error{Errc::lease_revoked, "the lease that it was to borrow from is ending"});
   return std::nullopt;
