@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   if (what == "parent")
     return be_parent(argv[0]);
   if (what == "child" && argc > 2) {
-    die_with_parent(std::atoi(argv[2])); // NOLINT(cert-err34-c): the tests give a number
+    group_dies_with_parent(std::atoi(argv[2])); // NOLINT(cert-err34-c): the tests give a number
     const auto other = ::fork();
     if (other == 0)
       wait_for_a_signal();

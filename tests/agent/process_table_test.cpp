@@ -151,14 +151,16 @@ TEST_CASE_METHOD(TableFixture, "a handler may start the next process") {
   CHECK(second.get_future().get().tag == "second");
 }
 
-TEST_CASE_METHOD(TableFixture, "a killed parent takes its children along") {
+TEST_CASE_METHOD(TableFixture, "a killed parent takes its children along, and what they have started") {
+  const bool is_frozen = GENERATE(false, true);
   const auto parent = start_probe({"parent"});
   const auto line = witness.wait_line(parent.id).out.at(0);
   const auto child = std::stoi(line);
-  // What the child has started itself.
   const auto other = std::stoi(line.substr(line.find(' ')));
   CHECK(::kill(child, 0) == 0);
   CHECK(::kill(other, 0) == 0);
+  if (is_frozen)
+    REQUIRE(::kill(child, SIGSTOP) == 0);
   ::kill(parent.pid, SIGKILL);
   CHECK(ends_soon(child));
   CHECK(ends_soon(other));

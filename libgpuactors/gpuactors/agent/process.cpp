@@ -11,6 +11,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <future>
+#include <system_error>
+#include <thread>
 
 namespace gpuactors {
 
@@ -31,6 +34,27 @@ extern "C" void end_with_parent(int) {
   end_own_group();
 }
 
+/// Starts a thread that has a stopped process go on when its parent ends: it would run no handler. Each thread has a
+/// signal of its own for that.
+bool start_continuing() {
+  std::promise<void> ready;
+  try {
+    std::thread{[&ready] {
+      sigset_t all;
+      ::sigfillset(&all);
+      ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+      ::prctl(PR_SET_PDEATHSIG, SIGCONT);
+      ready.set_value();
+      while (true)
+        ::pause();
+    }}.detach();
+  } catch (const std::system_error&) { // no thread can be created
+    return false;
+  }
+  ready.get_future().wait();
+  return true;
+}
+
 /// Says why a process that was started by another one than its parent ends. Not if that one is gone: nobody would read
 /// it.
 void say_whose_child(pid_t parent) {
@@ -44,6 +68,16 @@ void say_whose_child(pid_t parent) {
                                  ::getppid(), parent);
   if (size > 0)
     static_cast<void>(detail::write_all(STDERR_FILENO, {line.data(), static_cast<std::size_t>(size)}));
+}
+
+/// Has the process end by this signal when its parent does; at once if that is gone.
+void end_by(int signal, pid_t parent) {
+  // In this order: the second call notices a parent that ended before the first took effect.
+  ::prctl(PR_SET_PDEATHSIG, signal);
+  if (::getppid() == parent)
+    return;
+  say_whose_child(parent);
+  end_own_group();
 }
 
 } // namespace
@@ -62,16 +96,15 @@ std::string to_string(const ExitStatus& status) {
 }
 
 void die_with_parent(pid_t parent) noexcept {
+  end_by(SIGKILL, parent);
+}
+
+void group_dies_with_parent(pid_t parent) noexcept {
   // SIGKILL would end this process alone, and not what it has started.
   struct sigaction action {};
   action.sa_handler = end_with_parent;
-  const bool is_caught = ::sigaction(signal_of_parents_death(), &action, nullptr) == 0;
-  // In this order: the second call notices a parent that ended before the first took effect.
-  ::prctl(PR_SET_PDEATHSIG, is_caught ? signal_of_parents_death() : SIGKILL);
-  if (::getppid() == parent)
-    return;
-  say_whose_child(parent);
-  end_own_group();
+  const bool is_caught = ::sigaction(signal_of_parents_death(), &action, nullptr) == 0 && start_continuing();
+  end_by(is_caught ? signal_of_parents_death() : SIGKILL, parent);
 }
 
 void end_own_group() noexcept {

@@ -65,11 +65,15 @@ struct ExitStatus {
 /// Renders a predicate for the process's name: "ended with exit code 3", "was ended by signal 9 (SIGKILL)".
 [[nodiscard]] std::string to_string(const ExitStatus& status);
 
-/// Has the calling process end, with its group, when the thread that started it ends, which also happens when the
-/// parent process is killed. A child of a `ProcessTable` calls this first, with its parent's pid; the call ends the
-/// child if the parent is gone already, or is another process: it says so then. The setting survives exec, except of
-/// set-user-ID programs, and is not inherited by the child's own children. It takes a signal, the last real-time one.
+/// Has the kernel kill the calling process when the thread that started it ends, which also happens when the parent
+/// process is killed. A child of a `ProcessTable` calls this first, with its parent's pid; the call kills the child if
+/// the parent is gone already, or is another process: it says so then. The setting survives exec, except of set-user-ID
+/// programs, and is not inherited by the child's own children.
 void die_with_parent(pid_t parent) noexcept;
+
+/// The same for the calling process and what it has started in its group. It takes the last real-time signal, and a
+/// thread that sleeps; without these, it is `die_with_parent`.
+void group_dies_with_parent(pid_t parent) noexcept;
 
 /// Kills the calling process, with its group if it is the leader of that. May be called by handlers of signals.
 void end_own_group() noexcept;

@@ -8,6 +8,7 @@
 #include <gpuactors/cluster/detail/core.hpp>
 #include <gpuactors/cluster/detail/daemon_core.hpp>
 #include <gpuactors/cluster/detail/device_messages.hpp>
+#include <gpuactors/cluster/detail/kept_connections.hpp>
 #include <gpuactors/cluster/detail/local_role.hpp>
 #include <gpuactors/cluster/detail/plugins.hpp>
 #include <gpuactors/cluster/detail/termination.hpp>
@@ -86,12 +87,14 @@ public:
     // Whoever called `Cluster::open` has this process end without its exit functions.
     if (was_asked)
       flush_traces(limits::trace_flush);
-    // With it, connections end once they have sent the rest.
+    if (was_asked)
+      return {};
+    const detail::KeptConnections connections;
+    // With it, connections end once they have left the rest to the system.
     core.reset();
-    // What the node ends by itself, as many as there are, ends without the exit functions of user code and drivers.
-    if (!was_asked)
-      ::_exit(0);
-    return {};
+    connections.await_taken(limits::last_words);
+    // There are many such ends: not with the exit functions of user code and drivers.
+    ::_exit(0);
   }
 
 private:
@@ -178,8 +181,10 @@ private:
 Result<void> describe(const std::string& node, const std::string& spec, const std::string& file,
                       const std::vector<std::string>& plugins) {
   const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  // The file is one of the node's own.
-  if (int node_process = 0; std::sscanf(file.c_str(), "/proc/%d/fd/", &node_process) == 1) // NOLINT(cert-err34-c)
+  // The file is one of the node's own. A script that the node has as its program may be in between.
+  int node_process = 0;
+  if (std::sscanf(file.c_str(), "/proc/%d/fd/", &node_process) == 1
+      && ::getppid() == node_process) // NOLINT(cert-err34-c)
     die_with_parent(node_process);
   // Plugins are loaded before any device is opened: a plugin may end the process.
   GPUACTORS_TRY(detail::load_plugins(plugins, say));
@@ -208,7 +213,7 @@ Result<void> run(int argc, const char* const* argv) {
     return fail(Errc::invalid_argument, "a worker is started by its node");
   v1::WorkerSetup setup;
   GPUACTORS_TRY(message_from_json(setup, argv[2], UnknownFields::ignored));
-  die_with_parent(static_cast<pid_t>(setup.parent()));
+  group_dies_with_parent(static_cast<pid_t>(setup.parent()));
   die_first_without_memory();
   WorkerProcess process;
   return process.run(setup);
