@@ -155,8 +155,9 @@ class Spans(unittest.TestCase):
         # Long before they would be due.
         with Collector() as collector, cluster({**collector.environment, "OTEL_BSP_SCHEDULE_DELAY": "3600000"}) as running:
             running.run("submit", "length", "--isolation", "process", "--cpus", "0", stdin='"four"')
-            until(collector.spans, "the span of the task has come")
-            self.assertEqual([span.name for span, _ in collector.spans().values()], ["length"])
+            until(lambda: len(collector.spans()) >= 2, "the task's span has come beside that of its caller")
+            self.assertEqual(sorted((span.name, span.kind) for span, _ in collector.spans().values()),
+                             [("length", SERVER), ("length", CLIENT)])
 
     def test_a_trace_that_is_not_sampled_is_not_recorded(self):
         with Collector() as collector:
