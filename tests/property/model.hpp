@@ -53,7 +53,12 @@ struct Held {
   bool ended = false;
   /// It was lost, and its holder is still there.
   bool stays = false;
+  /// Of a rest: the lender whose rest it is of.
+  std::uint64_t taken_from = 0;
 };
+
+/// Adds to what is kept of a lease what a borrower has kept of it.
+void put_back(Amounts& rest, const Amounts& borrowed);
 
 struct Waiting {
   std::uint64_t id = 0;

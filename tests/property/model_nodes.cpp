@@ -5,6 +5,22 @@
 
 namespace model {
 
+void put_back(Amounts& rest, const Amounts& borrowed) {
+  for (const auto& device : borrowed.devices) {
+    const auto it = std::find_if(rest.devices.begin(), rest.devices.end(),
+                                 [&](const DeviceGrant& mine) { return mine.index == device.index; });
+    if (it == rest.devices.end()) {
+      rest.devices.push_back(device);
+    } else {
+      it->share += device.share;
+      it->memory_bytes += device.memory_bytes;
+    }
+  }
+  rest.cpus += borrowed.cpus;
+  for (const auto& [name, amount] : borrowed.resources)
+    rest.resources[name] += amount;
+}
+
 Model::Outcomes Model::add_node(const NodeSpec& spec, const std::vector<Event>& events) {
   Outcomes out;
   pass_time(events, out);

@@ -337,6 +337,7 @@ void Model::keep_rest(std::uint64_t id, const Held& was, std::uint64_t lender) {
   rest.request.owner =
       source.group != 0 && source.lease == 0 ? groups_.at(source.group).request.owner : was.request.owner;
   rest.lender = lender;
+  rest.taken_from = was.taken_from;
   if (const auto of = remains_.find(lender); of != remains_.end()) {
     for (const auto& mine : rest.amounts.devices)
       for (auto& device : of->second.amounts.devices)
@@ -347,6 +348,7 @@ void Model::keep_rest(std::uint64_t id, const Held& was, std::uint64_t lender) {
     of->second.amounts.cpus -= rest.amounts.cpus;
     for (const auto& [name, amount] : rest.amounts.resources)
       of->second.amounts.resources[name] -= amount;
+    rest.taken_from = was.taken_from == 0 ? lender : was.taken_from;
     rest.lender = of->second.lender;
     rest.request.owner = of->second.request.owner;
   } else if (lender == 0) {
@@ -454,8 +456,14 @@ Model::Outcomes Model::release(std::uint64_t id, const std::vector<Event>& event
   pass_time(events, out);
   out.push_back({Event::Kind::released, id, 0, {}});
   if (const auto rest = remains_.extract(id); !rest.empty()) {
-    if (rest.mapped().lender == 0)
-      freed_.push_back(rest.mapped().source);
+    const auto& gone = rest.mapped();
+    for (auto& [other, one] : remains_)
+      if (one.taken_from == id)
+        one.taken_from = gone.taken_from;
+    if (gone.taken_from != 0)
+      put_back(remains_.at(gone.taken_from).amounts, gone.amounts);
+    else if (gone.lender == 0)
+      freed_.push_back(gone.source);
   } else if (const auto lends = held_.find(id); lends->second.stays) {
     lends->second.stays = false;
   } else {

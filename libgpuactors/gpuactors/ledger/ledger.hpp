@@ -450,7 +450,7 @@ private:
   // The lease of a lender has gone: keeps what lost borrowers keep of it, of what is kept of it itself if its holder
   // stays.
   void keep_rests_within(const Lease& lender, bool lender_stays);
-  // Gives that back, of one lease or of all on a node.
+  // Gives that back, of one lease or of all on a node: to the lender whose remains it is of, if there is one.
   void free_remains(Remains::iterator it);
   void free_remains_on(const Node& node);
 
@@ -499,6 +499,8 @@ private:
   LeaseRecords records_;
   std::map<RequestId, LeaseId> holders_;
   Remains remains_;
+  // For each borrower what of whose remains its own are.
+  std::map<LeaseId, LeaseId> taken_from_;
   GroupRecords groups_;
   ledger_detail::Quotas quotas_;
   ledger_detail::Queue queue_;

@@ -28,6 +28,23 @@ void take_off(Lease& rest, const Lease& borrower) {
       it->second -= amount;
 }
 
+// The opposite, when the borrower's holder has ended before its lender's.
+void put_back(Lease& rest, const Lease& borrower) {
+  for (const auto& device : borrower.devices) {
+    const auto it = std::lower_bound(rest.devices.begin(), rest.devices.end(), device.index,
+                                     [](const DeviceGrant& mine, int index) { return mine.index < index; });
+    if (it == rest.devices.end() || it->index != device.index) {
+      rest.devices.insert(it, device);
+    } else {
+      it->share += device.share;
+      it->memory_bytes += device.memory_bytes;
+    }
+  }
+  rest.cpus += borrower.cpus;
+  for (const auto& [name, amount] : borrower.resources)
+    rest.resources[name] += amount;
+}
+
 Failure no_node(const ledger_detail::NodeTable& table, std::string_view name) {
   return fail(Errc::not_found, fmt::format("there is no node \"{}\"{}", name, did_you_mean(name, table.names())));
 }
@@ -224,6 +241,7 @@ void Ledger::keep_rest(Lease rest, LeaseId lender) {
   rest.parent = lender;
   if (const auto of = remains_.find(lender); of != remains_.end()) {
     take_off(of->second, rest);
+    taken_from_.try_emplace(rest.id, lender);
     rest.parent = of->second.parent;
     rest.owner = of->second.owner;
   } else if (!lender) {
@@ -247,9 +265,20 @@ void Ledger::keep_rests_within(const Lease& lender, bool lender_stays) {
 }
 
 void Ledger::free_remains(Remains::iterator it) {
-  const auto& rest = it->second;
-  // What is still in a lender's lease goes back with that.
-  if (!rest.parent) {
+  const auto& [id, rest] = *it;
+  const auto from = taken_from_.extract(id);
+  const auto lender = from.empty() ? LeaseId{} : from.mapped();
+  for (auto other = taken_from_.begin(); other != taken_from_.end();) {
+    const auto one = other++;
+    if (one->second == id && lender)
+      one->second = lender;
+    else if (one->second == id)
+      taken_from_.erase(one);
+  }
+  // The process of a lender that has not ended may still use it. What is in a lender's lease goes back with that.
+  if (lender) {
+    put_back(remains_.at(lender), rest);
+  } else if (!rest.parent) {
     auto& pool = table_.find(rest.node)->pool;
     table_.give_back(pool, rest.devices, rest.cpus, rest.resources);
     discharge(rest.owner, rest.devices);
