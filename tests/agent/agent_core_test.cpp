@@ -542,7 +542,7 @@ TEST_CASE("what borrows from a borrower does not start in a process whose own le
   REQUIRE(scene.end_of(3) != nullptr);
   CHECK(scene.end_of(3)->error() == static_cast<std::uint32_t>(Errc::lease_revoked));
   scene.end(2);
-  CHECK(scene.world.killed.count(1) == 1);
+  CHECK(scene.ordered("worker 1: die 0"));
 }
 
 TEST_CASE("an end without a limit for its grace kills nobody") {

@@ -24,6 +24,7 @@ struct Dispatch::Job : gpuactors::detail::QueuedTask {
   /// It was queued a second time; and waits so now, before all that were not.
   bool again = false;
   bool waits_again = false;
+  bool is_lost = false;
   /// Its time in the queue was over while it was under way.
   bool overdue = false;
   /// The attempt that has not been answered.
@@ -250,6 +251,10 @@ void Dispatch::admit(Orders& orders, Steps& steps) {
 }
 
 void Dispatch::check_idle() {
+  // What was lost is not sent to leases that may be lost with it.
+  for (const auto& job : jobs_)
+    if (job->waits_again && job->is_lost)
+      return;
   for (const auto& [key, weak] : known_shapes_)
     if (const auto shape = weak.lock(); shape != nullptr && shape->wanting() > 0 && !shape->idle.empty())
       violated("a task waits while a lease of its shape is idle");
@@ -354,7 +359,8 @@ void Dispatch::fail(const std::shared_ptr<Job>& job, const Error& error) {
   job->overdue = false;
   job->again = true;
   job->waits_again = true;
-  carry_out([&](Orders& orders) { core_.submit_again(job, now_, orders); });
+  job->is_lost = error.code() != Errc::task_failed;
+  carry_out([&](Orders& orders) { core_.submit_again(job, error, now_, orders); });
 }
 
 void Dispatch::end(const std::shared_ptr<Job>& job) {

@@ -142,7 +142,7 @@ TEST_CASE("a task that is queued again runs under the idle lease of its shape, a
   client.grant(first.acquires.front(), first);
   client.answer(*task, first);
   TaskCore::Orders again;
-  client.core.submit_again(task, client.now, again);
+  client.core.submit_again(task, Error{Errc::task_failed, "failed"}, client.now, again);
   REQUIRE(again.runs.size() == 1);
   CHECK(again.runs[0].lease == LeaseId{1});
   CHECK(again.acquires.empty());

@@ -34,8 +34,13 @@ void BatchTimes::add(Share share, std::uint64_t rows, Duration took) {
   auto& row = rows_[share];
   auto& entry = row.sizes[class_of(rows)];
   const auto time = std::max(nanoseconds(took), 0.0);
+  const auto believed = bound(row, class_of(rows));
   entry.last = ++row.measurements;
-  if (entry.measured) {
+  if (entry.measured && believed < entry.bound() && time <= believed) {
+    // What it once took was rightly not believed any more.
+    entry.deviation = 0;
+    entry.mean = time;
+  } else if (entry.measured) {
     entry.deviation += weight * (std::abs(time - entry.mean) - entry.deviation);
     entry.mean += weight * (time - entry.mean);
   } else {
@@ -48,13 +53,16 @@ void BatchTimes::add(Share share, std::uint64_t rows, Duration took) {
 double BatchTimes::bound(const Row& row, std::size_t size) {
   const auto& own = row.sizes[size];
   auto result = own.bound();
+  // What took as long again and again does so after a quiet night, too.
+  const bool moves_much = own.deviation > own.mean / 4;
   for (std::size_t i = 0; i < classes; ++i) {
     const auto& other = row.sizes[i];
     if (!other.measured || other.last <= own.last + stale_after)
       continue;
     // In proportion to a smaller one, whose rows may have been half of what its size allows.
     const auto doublings = i < size ? size - i + 1 : 0;
-    const auto halvings = std::min<std::uint64_t>((other.last - own.last) / halves_after, doublings);
+    const auto halvings =
+        moves_much ? std::min<std::uint64_t>((other.last - own.last) / halves_after, doublings) : std::uint64_t{0};
     result = std::min(result, std::ldexp(other.bound(), static_cast<int>(doublings - halvings)));
   }
   return result;

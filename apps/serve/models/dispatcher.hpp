@@ -298,7 +298,7 @@ private:
   [[nodiscard]] bool is_late(const Replica& replica, gpuactors::TimePoint now) const;
   [[nodiscard]] bool is_in_flight(const Launch& launch) const;
   std::vector<Replica*> with_room(gpuactors::TimePoint now);
-  [[nodiscard]] bool may_go(const batching::Request& request, const Replica& replica) const;
+  [[nodiscard]] bool may_go(const batching::Request& request, const Replica& replica, gpuactors::TimePoint now) const;
   /// Whether a request may go to a replica that has nothing of its sequence.
   [[nodiscard]] bool may_go_anywhere(const batching::Request& request) const;
   /// So many sequences are no reason to begin another one elsewhere, where replicas come and go.

@@ -35,7 +35,7 @@ std::vector<Dispatcher::Replica*> Dispatcher::with_room(TimePoint now) {
     const auto flights = replica.flights.size();
     auto fills = options_.fills && 2 * flights < most_flights();
     if (fills) {
-      const auto* first = queue_.first([&](const Request& request) { return may_go(request, replica); });
+      const auto* first = queue_.first([&](const Request& request) { return may_go(request, replica, now); });
       fills = first == nullptr || first->losses == 0;
     }
     // New sequences go where there are the fewest: all of them may go on at once. But one with any cannot go.
@@ -55,7 +55,7 @@ bool Dispatcher::send_in_sequences(TimePoint now, Actions& actions) {
   for (auto* one : with_room(now)) {
     auto blocked = false;
     const auto goes = [&](const Request& request) {
-      if (blocked || !may_go(request, *one))
+      if (blocked || !may_go(request, *one, now))
         return false;
       // What may kill replicas does not run beside others of its kind, and nothing overtakes it.
       if (const auto until = request.losses > 0 ? suspected_until() : TimePoint::min(); until > now) {
@@ -81,7 +81,7 @@ bool Dispatcher::may_go_anywhere(const Request& request) const {
          && (options_.sequences.memory == batching::Memory::cache || !replicas_.contains(request.sequence->replica));
 }
 
-bool Dispatcher::may_go(const Request& request, const Replica& replica) const {
+bool Dispatcher::may_go(const Request& request, const Replica& replica, TimePoint now) const {
   if (request.sequence == nullptr)
     return !replica.leaving;
   if (!batching::Sequences::is_next(request))
@@ -92,7 +92,8 @@ bool Dispatcher::may_go(const Request& request, const Replica& replica) const {
   if (&at->second == &replica)
     return true;
   // A cache is built anew where there is room.
-  return options_.sequences.memory == batching::Memory::cache && (at->second.leaving || !has_room(at->second));
+  return options_.sequences.memory == batching::Memory::cache
+         && (at->second.leaving || !has_room(at->second) || is_late(at->second, now));
 }
 
 Result<void> Dispatcher::admit(const std::shared_ptr<Pending>& pending, TimePoint now) {

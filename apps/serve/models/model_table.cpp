@@ -77,6 +77,7 @@ Result<void> ModelTable::add(const ModelConfig& config) {
 
 void ModelTable::close(TimePoint until) {
   std::vector<ModelPtr> models;
+  std::vector<std::shared_ptr<Dispatcher>> serving;
   {
     const std::unique_lock lock{mutex_};
     closing_ = true;
@@ -86,8 +87,14 @@ void ModelTable::close(TimePoint until) {
         model->coming->bell->stop(!options_.deployment.empty());
       for (const auto& ending : model->ending)
         ending->drop_sequences();
+      for (const auto* version : {&model->canary, &model->current})
+        if (*version != nullptr)
+          serving.push_back((*version)->dispatcher());
     }
   }
+  // All at once: nobody waits for the replicas of others before it is told that the server ends.
+  for (const auto& dispatcher : serving)
+    dispatcher->close(until);
   for (const auto& model : models) {
     const std::lock_guard one_at_a_time{model->loading};
     std::vector<std::unique_ptr<ModelVersion>> last;

@@ -135,6 +135,8 @@ bool Ledger::try_grant_group(GroupId id, GroupRecord& group, Events& events) {
   }
   group.placed = true;
   events.push_back(granted(id, group));
+  // A child may have counted on what it holds now, which an ancestor that waits for the child does not give back.
+  recheck_due_ = recheck_due_ || !waiting_children_.empty();
   if (group.waiting > 0) {
     for (const auto& bundle : group.bundles)
       note_freed(*bundle.pool, id);

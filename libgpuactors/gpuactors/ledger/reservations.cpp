@@ -349,7 +349,11 @@ std::vector<Ledger::ReservedPlace> Ledger::choose_group_target(const Entry& entr
   };
   if (choose(0) || tried.empty() || !choose(tried.size()))
     return places;
-  for (std::size_t too_few = 0, enough = tried.size(); too_few + 1 < enough;) {
+  // Each try may take as long as a search for a group may.
+  constexpr int most_tries = 3;
+  std::size_t too_few = 0;
+  auto enough = tried.size();
+  for (int tries = 0; tries < most_tries && too_few + 1 < enough; ++tries) {
     const auto middle = std::midpoint(too_few, enough);
     (choose(middle) ? enough : too_few) = middle;
   }

@@ -9,11 +9,12 @@ namespace gpuactors {
 void Ledger::pump(Events& events) {
   if (paused_)
     return;
-  // What uses up a quota ends the reservation of another request of that owner, whose place others can use then.
+  // What uses up a quota ends the reservation of another request of that owner, whose place others can use then. What a
+  // group is granted may be what a child of one of its holders counted on.
   do {
     quota_due_ = false;
     serve_queue(events);
-  } while (quota_due_);
+  } while (quota_due_ || recheck_due_);
 }
 
 // Grants the requests that fit, in the order of the queue. One pass suffices because a grant only takes resources. The

@@ -126,10 +126,7 @@ bool BrokerCore::has_lost_name(const v1::StartActor& order) const {
   if (other == nullptr || other->id < ActorId{order.actor()})
     return false;
   // Of two that earlier brokers knew, the later one was given the name when the other one had ended.
-  return other->id.value() <= options_.last_id
-         || (!settling_
-             && (other->state == ActorState::starting || other->state == ActorState::alive
-                 || other->state == ActorState::stopping));
+  return other->id.value() <= options_.last_id || !settling_;
 }
 
 void BrokerCore::end_namesake(const v1::StartActor& order) {

@@ -322,7 +322,7 @@ private:
   void note_own_end(const v1::LeaseEnded& message);
   /// What a node that registers tells of an actor that has ended itself there.
   void take_own_end(const v1::OwnEnd& own);
-  void forget_earliest_own_end();
+  void forget_earliest_own_ends();
   /// Ends an actor that has ended itself, unless a later life of it is there.
   /// @param also_later whether to end the next life too, because the actor had ended itself when its place was lost.
   void apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_later = false);
@@ -459,6 +459,8 @@ private:
   std::set<ActorId> forgotten_;
   // Actors of an earlier broker that have ended themselves, as their nodes tell: the latest such life of each.
   std::map<ActorId, v1::LeaseEnded> own_ends_;
+  // With fewer, nothing can be forgotten.
+  std::size_t enough_own_ends_ = 0;
   Arrivals arrivals_;
   EarlyCalls early_;
   std::map<GroupId, v1::StoredGroup> stored_groups_;

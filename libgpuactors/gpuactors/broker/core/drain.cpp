@@ -181,8 +181,11 @@ void BrokerCore::forget_move(LeaseId lease) {
 }
 
 void BrokerCore::give_up_move(ActorRecord& actor) {
-  if (const auto next = actors_.take_next(actor))
-    apply(ledger_.release(next->id, next->epoch, world_.now()), "release");
+  const auto next = actors_.take_next(actor);
+  if (!next)
+    return;
+  apply(ledger_.release(next->id, next->epoch, world_.now()), "release");
+  look_at_ending_groups(*next);
 }
 
 } // namespace gpuactors

@@ -3,7 +3,10 @@
 #include <gpuactors/broker/core/broker_core.hpp>
 #include <gpuactors/wire/lease_end.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <utility>
+#include <vector>
 
 namespace gpuactors {
 
@@ -22,24 +25,26 @@ void BrokerCore::take_own_end(const v1::OwnEnd& own) {
   // Another node may be about to bring back an earlier life, or a later one.
   if (id.value() <= options_.last_id && !is_before_own_end(id, lease)) {
     own_ends_[id] = own.end();
-    forget_earliest_own_end();
+    forget_earliest_own_ends();
   }
   if (const auto* known = actors_.find(id); known != nullptr && (known->state != ActorState::returning || !settling_))
     apply_own_end(id, own.end());
 }
 
-void BrokerCore::forget_earliest_own_end() {
-  if (own_ends_.size() <= limits::buried_actors)
+void BrokerCore::forget_earliest_own_ends() {
+  if (own_ends_.size() <= limits::buried_actors || own_ends_.size() < enough_own_ends_)
     return;
   // Ids of leases grow, those of actors do not tell how long they have lived. Those in the table are still to be ended
-  // by it.
-  auto earliest = own_ends_.end();
-  for (auto it = own_ends_.begin(); it != own_ends_.end(); ++it)
-    if (actors_.find(it->first) == nullptr
-        && (earliest == own_ends_.end() || it->second.lease() < earliest->second.lease()))
-      earliest = it;
-  if (earliest != own_ends_.end())
-    own_ends_.erase(earliest);
+  // by it. Many at once, because all have to be looked at.
+  std::vector<std::pair<std::uint64_t, ActorId>> others;
+  for (const auto& [id, end] : own_ends_)
+    if (actors_.find(id) == nullptr)
+      others.emplace_back(end.lease(), id);
+  const auto many = std::min(others.size(), limits::buried_actors / 8);
+  std::partial_sort(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(many), others.end());
+  for (std::size_t i = 0; i < many; ++i)
+    own_ends_.erase(others[i].second);
+  enough_own_ends_ = own_ends_.size() + limits::buried_actors / 8;
 }
 
 void BrokerCore::apply_own_end(ActorId id, const v1::LeaseEnded& end, bool also_later) {

@@ -32,10 +32,14 @@ bool TaskCore::use_retry(QueuedTask& task, const Error& error, bool streamed) {
   return true;
 }
 
-void TaskCore::submit_again(const Task& task, TimePoint now, Orders& orders) {
+void TaskCore::submit_again(const Task& task, const Error& error, TimePoint now, Orders& orders) {
   const auto& shape = shape_of(task->shape_);
   enqueue(*shape, task);
-  use_idle(shape, now, orders);
+  // Idle leases may be of the process that was lost with the attempt, and not known to be lost yet.
+  if (is_loss(error.code()) || error.code() == Errc::not_begun)
+    balance(shape, orders);
+  else
+    use_idle(shape, now, orders);
 }
 
 std::optional<TaskCore::Attempt> TaskCore::withdraw(QueuedTask& task, Orders& orders) {

@@ -107,8 +107,9 @@ public:
     task.waited_long_ = false;
   }
 
-  /// Queues a task again whose attempt has failed, before all that were submitted later.
-  void submit_again(const Task& task, TimePoint now, Orders& orders);
+  /// Queues a task again whose attempt has failed with `error`, before all that were submitted later. If that is no
+  /// loss, an idle lease serves it.
+  void submit_again(const Task& task, const Error& error, TimePoint now, Orders& orders);
 
   /// The caller has given it up: it will not start any more. @returns the attempt that may be running.
   std::optional<Attempt> withdraw(QueuedTask& task, Orders& orders);

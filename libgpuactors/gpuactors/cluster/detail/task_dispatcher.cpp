@@ -147,7 +147,7 @@ bool TaskDispatcher::retry(const std::shared_ptr<PendingTask>& task, const Error
   }
   if (task->queue_timeout_)
     start_timer(task, Timer::queue, *task->queue_timeout_, waited_too_long());
-  carry_out([&](Orders& orders) { core_.submit_again(task, now, orders); });
+  carry_out([&](Orders& orders) { core_.submit_again(task, error, now, orders); });
   return true;
 }
 

@@ -88,8 +88,10 @@ void Pool::enter(std::shared_ptr<Core> core) {
   } catch (const std::system_error&) {
     // The other threads serve the request later; without any thread, nobody would.
     threads_.erase(self);
-    if (live_ == 0)
-      throw;
+    if (live_ > 0)
+      return;
+    requests_.pop_back();
+    throw;
   }
 }
 
