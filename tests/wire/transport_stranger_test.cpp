@@ -9,8 +9,8 @@
 
 #include <sys/socket.h>
 
+#include <future>
 #include <random>
-#include <thread>
 #include <vector>
 
 using namespace gpuactors;
@@ -199,12 +199,11 @@ TEST_CASE_METHOD(TransportFixture, "who is sent away before there is an answer a
     address.endpoint = {"127.0.0.1", listener.port};
     address.tls = way == Way::tls;
     const auto accepted = [&] {
-      REQUIRE(transport::wait_for(listener.socket.get(), 1, stop, never).has_value());
+      must(transport::wait_for(listener.socket.get(), 1, stop, Clock::now() + std::chrono::minutes{1}));
       return Channel{must(transport::accept_next(listener.socket.get())), stop};
     };
     const auto fetches = client(way);
-    auto outcome = Result<SharedRegion>{SharedRegion{}};
-    std::thread thread{[&] { outcome = fetches->fetch(address, 1, 10, never); }};
+    auto outcome = std::async(std::launch::async, [&] { return fetches->fetch(address, 1, 10, never); });
     accepted().interrupt();
     auto channel = accepted();
     transport::Frame frame;
@@ -214,8 +213,7 @@ TEST_CASE_METHOD(TransportFixture, "who is sent away before there is an answer a
     const std::vector<std::byte> bytes(10, std::byte{1});
     must(channel.write_frame(encode(transport::Answer{transport::Status::streamed, 1, bytes.size()}), never));
     must(channel.write_all(bytes.data(), bytes.size(), Duration::max(), never));
-    thread.join();
-    CHECK(is_filled(must(std::move(outcome)), 10));
+    CHECK(is_filled(must(outcome.get()), 10));
     // Until nobody is there any more.
     listener.socket.reset();
     channel.interrupt();
