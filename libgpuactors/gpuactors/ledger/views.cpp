@@ -1,7 +1,10 @@
 // Views: copies of the ledger's state, and the names of what is in them.
 #include <gpuactors/ledger/ledger.hpp>
 
+#include <algorithm>
 #include <limits>
+#include <map>
+#include <utility>
 
 namespace gpuactors {
 
@@ -147,6 +150,13 @@ bool Ledger::could_be_served(RequestId id) const {
 
 void Ledger::for_each_pending(std::size_t most_reasons, const std::function<bool(const PendingView&)>& visit) const {
   std::map<const Shape*, std::string> reasons;
+  // Of those that only reservations are in the way of: the text, and how many reservations are in front of them.
+  // Whoever waits for the same behind as many is told the same.
+  std::map<const Shape*, std::pair<std::ptrdiff_t, std::string>> held;
+  const auto in_front_of = [this](const QueueKey& at) {
+    return std::count_if(claims_.begin(), claims_.end(),
+                         [&](const auto& item) { return item.second.reservation && item.second.holder < at; });
+  };
   for (const auto& [key, entry] : queue_.entries()) {
     auto reason = reasons.find(entry.shape);
     if (reason == reasons.end() && reasons.size() < most_reasons)
@@ -154,7 +164,15 @@ void Ledger::for_each_pending(std::size_t most_reasons, const std::function<bool
     const auto text = [&, &at = key, &waiting = entry] {
       if (reason == reasons.end())
         return std::string{};
-      return reason->second.empty() ? held_back_for(*waiting.shape->key, at) : reason->second;
+      if (!reason->second.empty())
+        return reason->second;
+      const auto count = in_front_of(at);
+      auto& [known, words] = held.try_emplace(waiting.shape, -1, std::string{}).first->second;
+      if (known != count) {
+        known = count;
+        words = held_back_for(*waiting.shape->key, at);
+      }
+      return words;
     };
     if (!visit({entry.request, entry.group, entry.name, key.priority, entry.since, text()}))
       return;

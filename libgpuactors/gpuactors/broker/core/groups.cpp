@@ -148,6 +148,12 @@ void BrokerCore::end_group(GroupId id) {
 void BrokerCore::look_at_ending_groups(const Lease& lease) {
   if (ending_groups_.empty() || (!lease.group && !lease.parent))
     return;
+  if (lease.group) {
+    if (ending_groups_.count(lease.group) > 0)
+      end_group(lease.group);
+    return;
+  }
+  // What is borrowed may be of any.
   for (const auto id : std::set{ending_groups_})
     end_group(id);
 }
