@@ -140,6 +140,7 @@ struct Questions {
 caf::behavior broker_of_m(caf::event_based_actor*, Questions* questions) {
   using Found = caf::result<v1::ActorInfo, caf::strong_actor_ptr, caf::strong_actor_ptr>;
   return {[](const v1::Hello&, const caf::strong_actor_ptr&) { return v1::Done{}; },
+          [](const v1::Goodbye&) { return v1::Done{}; },
           [questions](const v1::FindActor& message) -> Found {
             {
               const std::lock_guard lock{questions->mutex};

@@ -148,6 +148,34 @@ TEST_CASE("a task that is queued again runs under the idle lease of its shape, a
   CHECK(again.acquires.empty());
 }
 
+TEST_CASE("a task that comes back from a lease which others want runs under an idle one of its shape", "[simulation]") {
+  Client client;
+  // Until tasks are known to be short, and are sent ahead.
+  for (int i = 0; i < 100; ++i)
+    client.run();
+  std::vector<std::shared_ptr<Task>> tasks;
+  TaskCore::Orders orders;
+  for (int i = 0; i < 6; ++i) {
+    tasks.push_back(std::make_shared<Task>());
+    client.core.submit(tasks.back(), client.shape, client.now, orders);
+  }
+  const auto wishes = orders.acquires;
+  REQUIRE(wishes.size() == 4);
+  client.answer(*tasks[0], orders);
+  REQUIRE(orders.runs.size() == 3);
+  REQUIRE(orders.runs[2].lease == LeaseId{1});
+  for (const auto& wish : wishes)
+    client.grant(wish, orders);
+  REQUIRE(orders.runs.size() == 6);
+  client.core.reclaim(LeaseId{1}, orders);
+  client.answer(*tasks[1], orders);
+  TaskCore::Orders last;
+  client.core.taken_back(tasks[2], client.now, last);
+  CHECK(last.releases.size() == 1);
+  REQUIRE(last.runs.size() == 1);
+  CHECK(last.runs[0].lease == LeaseId{5});
+}
+
 TEST_CASE("a lease that others want is given back when it has no more tasks, and serves those that come at once",
           "[simulation]") {
   Client client;

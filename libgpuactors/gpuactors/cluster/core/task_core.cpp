@@ -107,12 +107,11 @@ void TaskCore::taken_back(const Task& task, TimePoint now, Orders& orders) {
     orders.failures.push_back({task, waited_too_long()});
   else if (!task->finished())
     enqueue(*shape, task);
-  if (slot.under_way.empty() && slot.reclaimed)
+  if (slot.under_way.empty() && !slot.reclaimed)
+    return use(slot, now, orders);
+  if (slot.under_way.empty())
     give_back(id, orders);
-  else if (slot.under_way.empty())
-    use(slot, now, orders);
-  else
-    use_idle(shape, now, orders);
+  use_idle(shape, now, orders);
 }
 
 // -- leases ---------------------------------------------------------------------------------------

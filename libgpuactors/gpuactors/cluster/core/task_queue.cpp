@@ -73,7 +73,7 @@ void TaskCore::compact(Shape& shape) {
 }
 
 void TaskCore::use_idle(const ShapePtr& shape, TimePoint now, Orders& orders) {
-  if (shape->idle.empty())
+  if (shape->idle.empty() || shape->wanting() == 0)
     return balance(shape, orders);
   const auto lease = shape->idle.back();
   shape->idle.pop_back();
