@@ -126,7 +126,7 @@ TEST_CASE("a member that is lost is replaced, and the others go on with it from 
     REQUIRE(failures.size() == 1);
     CHECK(failures[0].replaced == (all ? std::vector<std::size_t>{0, 1, 2} : std::vector<std::size_t>{1}));
     CHECK(failures[0].attempt == 1);
-    CHECK(fails(failures[0].error, Errc::actor_died, "rank 1 of 3 (mate"));
+    CHECK(fails(failures[0].error, Errc::lease_revoked, "rank 1 of 3 (mate"));
   }
 }
 

@@ -81,7 +81,7 @@ GuardedWorker AgentCore::guarded(const WorkerRecord& worker, const WorkerMemory&
 
 bool AgentCore::memory_comes_back() const {
   for (const auto& [number, worker] : workers_)
-    if (worker.leaves || (worker.beyond_memory && world_.now() - *worker.beyond_memory < limits::memory_patience))
+    if (worker.beyond_memory && world_.now() - *worker.beyond_memory < limits::memory_patience)
       return true;
   return false;
 }
