@@ -134,9 +134,18 @@ TEST_CASE("an actor whose name was given to another one, when it was not waited 
   static_cast<void>(ask_for_svc(scene, true));
   const auto other = scene.world.starts.back();
   scene.start(other);
+  // Also if it is just between two lives.
+  if (GENERATE(false, true)) {
+    scene.end(other);
+    scene.end(scene.world.starts.back());
+  }
   scene.add_node({begun(svc)});
   REQUIRE(scene.world.ends.size() == 1);
   CHECK(scene.world.ends.back().lease() == svc.lease().id());
+  scene.end(svc);
+  scene.run(2s);
+  if (scene.world.starts.back().lease().id() != other.lease().id())
+    scene.start(scene.world.starts.back());
   CHECK(scene.core.state({}).actors_size() == 1);
   CHECK(has_name(scene, "svc") == other.actor());
 }

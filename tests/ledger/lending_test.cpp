@@ -148,6 +148,32 @@ TEST_CASE("a child that only a new node could serve is looked at again when what
   CHECK(place(events[1]) == "n0:0,1");
 }
 
+TEST_CASE("a child is answered when its ancestor's group gets what it counted on") {
+  Fixture f({node_of("n0", 1), node_of("n1", 1), node_of("n2", 1)});
+  auto wanted = gpus(1);
+  wanted.node = "n0";
+  f.submit(wanted);
+  wanted.node = "n2";
+  const auto other = f.submit(wanted);
+  GroupRequest group;
+  ResourceRequest cpu;
+  cpu.cpus = Share::whole(1);
+  cpu.node = "n0";
+  group.bundles = {cpu, gpus(1)};
+  const auto id = f.submit_group(group).group;
+  cpu.node = {};
+  cpu.group = id;
+  cpu.bundle = 0;
+  const auto child = f.submit(child_of(f.submit(cpu), wanted));
+  REQUIRE(child.kind == Kind::pending);
+  f.take(f.ledger.remove_node("n1", f.now));
+  const auto events = f.release(other);
+  REQUIRE(events.size() == 3);
+  CHECK(events[1].group == id);
+  CHECK(events[2].kind == Kind::infeasible);
+  CHECK(events[2].request == child.request);
+}
+
 TEST_CASE("a child is looked at again when a bundle of its ancestor's group has gone") {
   Fixture f({node_of("n0", 2), node_of("n1", 1)});
   GroupRequest group;

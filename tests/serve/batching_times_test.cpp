@@ -76,6 +76,10 @@ TEST_CASE("a size that took long once is tried again when smaller ones have been
   times.add(quarter, 4, 3ms);
   CHECK(times.estimate(quarter, 5) == 12ms);
   CHECK(times.estimate(quarter, 32) == 12ms); // as it was measured, but no shorter than smaller ones
+  // And if it takes as long as it should then, that one time is forgotten.
+  auto tried = times;
+  tried.add(quarter, 6, 3ms);
+  CHECK(tried.estimate(quarter, 6) == 3ms);
   // Where that is too long to be tried, too, it is thought to be less in time.
   for (int i = 0; i < 2'000; ++i)
     times.add(quarter, 4, 3ms);
@@ -83,6 +87,15 @@ TEST_CASE("a size that took long once is tried again when smaller ones have been
   // What is measured then counts as ever.
   times.add(quarter, 8, 2s);
   CHECK(times.estimate(quarter, 8) > 400ms);
+}
+
+TEST_CASE("a size that takes long again and again does so after a quiet night, too", "[serve]") {
+  BatchTimes times;
+  for (int i = 0; i < 10; ++i)
+    times.add(quarter, 32, 80ms);
+  for (int i = 0; i < 10'000; ++i)
+    times.add(quarter, 1, 5ms);
+  CHECK(times.estimate(quarter, 32) == 80ms);
 }
 
 TEST_CASE("a small size that took long once keeps no larger one from being tried", "[serve]") {

@@ -148,6 +148,20 @@ TEST_CASE("a task that is queued again runs under the idle lease of its shape, a
   CHECK(again.acquires.empty());
 }
 
+TEST_CASE("a task that was lost is not sent to an idle lease, which may be lost with it", "[simulation]") {
+  Client client;
+  const auto task = std::make_shared<Task>();
+  TaskCore::Orders first;
+  client.core.submit(task, client.shape, client.now, first);
+  client.grant(first.acquires.front(), first);
+  client.answer(*task, first);
+  TaskCore::Orders again;
+  client.core.submit_again(task, Error{GENERATE(Errc::worker_died, Errc::context_lost, Errc::not_begun), "it is gone"},
+                           client.now, again);
+  CHECK(again.runs.empty());
+  CHECK(again.acquires.size() == 1);
+}
+
 TEST_CASE("a task that comes back from a lease which others want runs under an idle one of its shape", "[simulation]") {
   Client client;
   // Until tasks are known to be short, and are sent ahead.
