@@ -43,6 +43,18 @@ struct Client {
     return asks;
   }
 
+  /// Has a task run under a lease of its own, which is idle then, and queues it again after this error.
+  TaskCore::Orders run_again(Errc error) {
+    const auto task = std::make_shared<Task>();
+    TaskCore::Orders first;
+    core.submit(task, shape, now, first);
+    grant(first.acquires.front(), first);
+    answer(*task, first);
+    TaskCore::Orders again;
+    core.submit_again(task, Error{error, "it has failed"}, now, again);
+    return again;
+  }
+
   /// Submits tasks at once, each of which gets a lease of its own, that others want or not, and ends so long after the
   /// one before it.
   void run_at_once(const std::vector<bool>& wanted, Duration apart) {
@@ -136,13 +148,7 @@ TEST_CASE("a lease that nobody else wants is kept for the next task", "[simulati
 
 TEST_CASE("a task that is queued again runs under the idle lease of its shape, and asks for no other", "[simulation]") {
   Client client;
-  const auto task = std::make_shared<Task>();
-  TaskCore::Orders first;
-  client.core.submit(task, client.shape, client.now, first);
-  client.grant(first.acquires.front(), first);
-  client.answer(*task, first);
-  TaskCore::Orders again;
-  client.core.submit_again(task, Error{Errc::task_failed, "failed"}, client.now, again);
+  const auto again = client.run_again(Errc::task_failed);
   REQUIRE(again.runs.size() == 1);
   CHECK(again.runs[0].lease == LeaseId{1});
   CHECK(again.acquires.empty());
@@ -150,14 +156,7 @@ TEST_CASE("a task that is queued again runs under the idle lease of its shape, a
 
 TEST_CASE("a task that was lost is not sent to an idle lease, which may be lost with it", "[simulation]") {
   Client client;
-  const auto task = std::make_shared<Task>();
-  TaskCore::Orders first;
-  client.core.submit(task, client.shape, client.now, first);
-  client.grant(first.acquires.front(), first);
-  client.answer(*task, first);
-  TaskCore::Orders again;
-  client.core.submit_again(task, Error{GENERATE(Errc::worker_died, Errc::context_lost, Errc::not_begun), "it is gone"},
-                           client.now, again);
+  const auto again = client.run_again(GENERATE(Errc::worker_died, Errc::context_lost, Errc::not_begun));
   CHECK(again.runs.empty());
   CHECK(again.acquires.size() == 1);
 }

@@ -499,7 +499,7 @@ private:
   LeaseRecords records_;
   std::map<RequestId, LeaseId> holders_;
   Remains remains_;
-  // For each borrower what of whose remains its own are.
+  // By borrower: the lender whose remains its own were taken off, and go back to.
   std::map<LeaseId, LeaseId> taken_from_;
   GroupRecords groups_;
   ledger_detail::Quotas quotas_;

@@ -47,10 +47,9 @@ struct AgentOptions {
 ///
 /// States of a worker: starting -> up -> (ending) -> reaped. The leases of an ending worker are reported as ended only
 /// after it was reaped: only then is their memory really free. One in which nothing runs any more sends what it still
-/// has to send and exits; one that does not answer is killed. The broker may
-/// restart or be out of reach: the agent then registers again with all its leases. One thread; never blocks. Each
-/// public function takes one message of wire/messages.hpp or one event of the world; control.proto documents the
-/// messages.
+/// has to send and exits; one that does not answer is killed. The broker may restart or be out of reach: the agent then
+/// registers again with all its leases. One thread; never blocks. Each public function takes one message of
+/// wire/messages.hpp or one event of the world; control.proto documents the messages.
 class AgentCore {
 public:
   /// `world` must outlive the core.

@@ -1,4 +1,5 @@
 #include <gpuactors/wire/detail/link_gate.hpp>
+#include <gpuactors/wire/transport/retry_pause.hpp>
 
 #include <fmt/format.h>
 #include <netdb.h>
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
 
 namespace gpuactors::detail {
 
@@ -141,14 +141,11 @@ void LinkGate::await_meetings() {
 }
 
 Result<LinkSession> LinkGate::dial(const Endpoint& to, TimePoint until) {
-  for (auto longest = first_pause;; longest = std::min(2 * longest, longest_pause)) {
+  for (transport::RetryPause pause{first_pause, longest_pause};;) {
     auto session = dial_once(to, until);
     if (session || session.error().code() != Errc::worker_died)
       return session;
-    // Those who were sent away together do not come back together.
-    thread_local std::minstd_rand random{std::random_device{}()};
-    std::uniform_int_distribution<Duration::rep> pause{longest.count() / 2, longest.count()};
-    const auto again = deadline_after(Clock::now(), Duration{pause(random)});
+    const auto again = deadline_after(Clock::now(), pause.next());
     const auto waited = transport::wait_for(-1, 0, stop_, std::min(again, until));
     if (again >= until || waited.error().code() == Errc::cancelled)
       return fail(Errc::unavailable, session.error().message());

@@ -1,5 +1,6 @@
 #include <gpuactors/wire/transport.hpp>
 #include <gpuactors/wire/transport/channel.hpp>
+#include <gpuactors/wire/transport/retry_pause.hpp>
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -9,7 +10,6 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
-#include <random>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -335,16 +335,13 @@ Result<SharedRegion> BulkClient::Impl::run(Peer& peer, Fetch& job) {
       return result;
   }
   const auto give_up = std::min(job.deadline, deadline_after(Clock::now(), longest_without_place));
-  for (auto longest = first_wait;; longest = std::min(2 * longest, longest_wait)) {
+  for (transport::RetryPause wait{first_wait, longest_wait};;) {
     auto result = run_anew(peer, job);
     // Who takes a connection and ends it without an answer has no place for it. Or the process has ended: then nobody
     // takes the next one.
     if (result || result.error().code() != Errc::worker_died || !job.reached || job.answered)
       return result;
-    // Those who were sent away together do not come back together.
-    thread_local std::minstd_rand random{std::random_device{}()};
-    std::uniform_int_distribution<Duration::rep> wait{longest.count() / 2, longest.count()};
-    const auto again = std::min(give_up, deadline_after(Clock::now(), Duration{wait(random)}));
+    const auto again = std::min(give_up, deadline_after(Clock::now(), wait.next()));
     if (auto waited = transport::wait_for(-1, 0, stop_, again); waited.error().code() != Errc::deadline_exceeded)
       return fail(waited.error().code(), job.text(waited.error().message()));
     if (again == give_up)
